@@ -1,0 +1,11 @@
+# Libraries from Debian; the README names each with its reason.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+foreach(lib libuv libcurl jansson yaml-0.1 libprotobuf-c openssl zlib liblz4 libzstd)
+  string(REGEX REPLACE "[^a-z0-9]" "_" var ${lib})
+  pkg_check_modules(${var} REQUIRED IMPORTED_TARGET ${lib})
+endforeach()
+find_library(SNAPPY_LIB snappy REQUIRED)
+find_library(CUNIT_LIB cunit REQUIRED)
+find_program(PROTOC_C protoc-c REQUIRED)

@@ -1,0 +1,167 @@
+#include "rt/rt_loop.h"
+
+#include <signal.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_mem.h"
+
+enum { TICK_MS = 1000 };
+
+void rt_loop_touch(struct rt_loop *l)
+{
+    atomic_store_explicit(&l->tick_ms, kc_mono_ms(), memory_order_relaxed);
+}
+
+static void on_turn(uv_prepare_t *h)
+{
+    struct rt_loop *l = h->data;
+    atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed);
+    rt_loop_touch(l);
+}
+
+static void on_tick(uv_timer_t *h)
+{
+    rt_loop_touch(h->data);
+}
+
+/* Takes all messages and runs them oldest first. */
+static void drain(struct rt_loop *l)
+{
+    struct rt_msg *m = atomic_exchange_explicit(&l->inbox, NULL, memory_order_acquire);
+    struct rt_msg *ordered = NULL;
+    while (m) {
+        struct rt_msg *next = m->next;
+        m->next = ordered;
+        ordered = m;
+        m = next;
+    }
+    while (ordered) {
+        struct rt_msg *next = ordered->next;
+        ordered->fn(ordered);
+        ordered = next;
+    }
+}
+
+static void on_wake(uv_async_t *h)
+{
+    struct rt_loop *l = h->data;
+    drain(l);
+    if (atomic_load(&l->stopping)) {
+        uv_stop(&l->uv);
+    }
+}
+
+int rt_loop_init(struct rt_loop *l, const char *name)
+{
+    int rc = uv_loop_init(&l->uv);
+    if (rc) {
+        return rc;
+    }
+    l->name = name;
+    l->started = false;
+    atomic_init(&l->inbox, NULL);
+    atomic_init(&l->stopping, false);
+    atomic_init(&l->tick_ms, 0);
+    atomic_init(&l->turns, 0);
+    rc = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (rc) {
+        return rc;
+    }
+    uv_prepare_init(&l->uv, &l->turn);
+    uv_timer_init(&l->uv, &l->tick_timer);
+    l->wake.data = l->turn.data = l->tick_timer.data = l;
+    uv_prepare_start(&l->turn, on_turn);
+    uv_timer_start(&l->tick_timer, on_tick, TICK_MS, TICK_MS);
+    return 0;
+}
+
+static void close_one(uv_handle_t *h, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(h)) {
+        uv_close(h, NULL);
+    }
+}
+
+void rt_loop_run(struct rt_loop *l)
+{
+    l->thread = pthread_self();
+    if (!atomic_load(&l->stopping)) {
+        uv_run(&l->uv, UV_RUN_DEFAULT);
+    }
+    drain(l); /* messages posted while stopping still own their memory */
+    uv_walk(&l->uv, close_one, NULL);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    drain(l);
+    uv_loop_close(&l->uv);
+}
+
+static void *thread_main(void *arg)
+{
+    struct rt_loop *l = arg;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    pthread_setname_np(pthread_self(), l->name);
+    rt_loop_run(l);
+    return NULL;
+}
+
+int rt_loop_start(struct rt_loop *l)
+{
+    int rc = pthread_create(&l->thread, NULL, thread_main, l);
+    l->started = rc == 0;
+    return -rc;
+}
+
+void rt_loop_stop(struct rt_loop *l)
+{
+    atomic_store(&l->stopping, true);
+    uv_async_send(&l->wake);
+}
+
+void rt_loop_join(struct rt_loop *l)
+{
+    if (l->started) {
+        pthread_join(l->thread, NULL);
+        l->started = false;
+    }
+}
+
+void rt_post(struct rt_loop *l, struct rt_msg *msg)
+{
+    struct rt_msg *old = atomic_load_explicit(&l->inbox, memory_order_relaxed);
+    do {
+        msg->next = old;
+    } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &old, msg, memory_order_release,
+                                                    memory_order_relaxed));
+    if (!old) {
+        uv_async_send(&l->wake); /* whoever finds the inbox non-empty rides on the first wake-up */
+    }
+}
+
+struct call_msg {
+    struct rt_msg msg;
+    void (*fn)(void *);
+    void *arg;
+};
+
+static void run_call(struct rt_msg *msg)
+{
+    struct call_msg *c = KC_CONTAINER_OF(msg, struct call_msg, msg);
+    c->fn(c->arg);
+    kc_free(c);
+}
+
+void rt_call(struct rt_loop *l, void (*fn)(void *arg), void *arg)
+{
+    struct call_msg *c = kc_alloc(sizeof(*c));
+    *c = (struct call_msg){.msg.fn = run_call, .fn = fn, .arg = arg};
+    rt_post(l, &c->msg);
+}
+
+int64_t rt_loop_age_ms(struct rt_loop *l, int64_t now_mono_ms)
+{
+    int64_t t = atomic_load_explicit(&l->tick_ms, memory_order_relaxed);
+    return t == 0 ? INT64_MAX : KC_MAX(now_mono_ms - t, (int64_t)0);
+}

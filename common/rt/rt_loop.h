@@ -1,0 +1,57 @@
+/* rt_loop.h - a libuv loop owned by one thread, and the only way to reach it from others.
+ *
+ * Crossing threads is a message: an intrusive struct with a function, posted to the loop's inbox
+ * and run on the loop's thread in order of posting (per sender). Posting never fails, never blocks
+ * and takes no lock. Every loop keeps a liveness tick (R40). */
+#ifndef RT_LOOP_H
+#define RT_LOOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <uv.h>
+
+#include "base/kc_base.h"
+
+struct rt_msg {
+    struct rt_msg *next;
+    void (*fn)(struct rt_msg *msg); /* runs on the target thread; owns msg from then on */
+};
+
+struct rt_loop {
+    uv_loop_t uv;
+    const char *name;
+    pthread_t thread;
+    bool started;
+    uv_async_t wake;
+    uv_prepare_t turn;
+    uv_timer_t tick_timer;
+    _Atomic(struct rt_msg *) inbox; /* newest first */
+    _Atomic bool stopping;
+    _Atomic int64_t tick_ms; /* kc_mono_ms of the last turn; 0 = never */
+    _Atomic uint64_t turns;
+};
+
+/* Prepares the loop; name must outlive it. Returns 0 or -errno. */
+int rt_loop_init(struct rt_loop *l, const char *name) KC_MUST_CHECK;
+/* Runs the loop on a new thread, or on the caller's until rt_loop_stop. */
+int rt_loop_start(struct rt_loop *l) KC_MUST_CHECK;
+void rt_loop_run(struct rt_loop *l);
+/* Asks the loop to end (any thread). Handles still open are closed without their owners' callbacks
+ * being told, so owners close theirs first. */
+void rt_loop_stop(struct rt_loop *l);
+void rt_loop_join(struct rt_loop *l); /* after rt_loop_start; then fini is done too */
+
+void rt_post(struct rt_loop *l, struct rt_msg *msg); /* any thread */
+/* Convenience: posts fn(arg); allocates. */
+void rt_call(struct rt_loop *l, void (*fn)(void *arg), void *arg);
+
+/* Milliseconds since the loop last turned or completed something; INT64_MAX if it never did. */
+int64_t rt_loop_age_ms(struct rt_loop *l, int64_t now_mono_ms);
+/* A completed request counts as a sign of life, too (R42). On the loop's thread. */
+void rt_loop_touch(struct rt_loop *l);
+static inline bool rt_on_loop(const struct rt_loop *l)
+{
+    return pthread_equal(pthread_self(), l->thread) != 0;
+}
+
+#endif

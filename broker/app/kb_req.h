@@ -16,23 +16,23 @@ struct kn_conn;
 
 struct kb_req {
     struct kb_app *app;
-    struct kn_conn *conn;  /* a reference */
+    struct kn_conn *conn; /* a reference */
     struct rt_loop *home;
     int16_t api_key;
     int16_t version;
     int32_t correlation;
-    struct kc_str client_id;    /* borrows from frame */
-    struct kc_str client_host;  /* "/10.0.0.1", as Kafka shows it */
-    int32_t listener;           /* index of the listener it came through */
-    const char *principal;      /* "User:ANONYMOUS" on PLAINTEXT */
-    int64_t arrived_ms;         /* monotonic */
-    struct kc_arena arena;      /* everything that lives as long as the request */
-    struct kc_buf *frame;       /* the bytes read; decoded strings and records borrow from it */
-    const void *body;           /* decoded struct kw_<api>_request */
-    struct ki_image *image;     /* the image current at arrival; a reference */
-    struct rt_msg msg;          /* for kb_run_on */
+    struct kc_str client_id; /* borrows from frame */
+    struct kc_str client_host; /* "/10.0.0.1", as Kafka shows it */
+    int32_t listener; /* index of the listener it came through */
+    const char *principal; /* "User:ANONYMOUS" on PLAINTEXT */
+    int64_t arrived_ms; /* monotonic */
+    struct kc_arena arena; /* everything that lives as long as the request */
+    struct kc_buf *frame; /* the bytes read; decoded strings and records borrow from it */
+    const void *body; /* decoded struct kw_<api>_request */
+    struct ki_image *image; /* the image current at arrival; a reference */
+    struct rt_msg msg; /* for kb_run_on */
     void (*next)(struct kb_req *);
-    void *user;                 /* the handler's own, in the arena */
+    void *user; /* the handler's own, in the arena */
 };
 
 /* Handlers: one a file, `void kb_handle_<api>(struct kb_req *req)`; runs on the home loop. */

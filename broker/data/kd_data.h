@@ -18,8 +18,8 @@ int32_t kd_n_loops(const struct kd_data *d);
 struct rt_loop *kd_loop(struct kd_data *d, int32_t i);
 
 /* Hands an open log to its loop: the partition answers from now on. done(ctx) on `loop`. [any] */
-void kd_install(struct kd_data *d, struct ks_log *log, struct rt_loop *loop, void (*done)(void *ctx),
-                void *ctx);
+void kd_install(struct kd_data *d, struct ks_log *log, struct rt_loop *loop,
+                void (*done)(void *ctx), void *ctx);
 
 /* Takes a partition out: new requests answer NOT_LEADER_OR_FOLLOWER at once, with the hint
  * new_leader (KP_NO_BROKER = none; KIP-951). seal: drain acks and seal, done gets the record;

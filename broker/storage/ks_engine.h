@@ -25,13 +25,13 @@ struct ks_log;
 typedef void (*ks_fenced_fn)(void *ctx, const char *why);
 
 struct ks_opts {
-    const char *dir;         /* root of the volume */
+    const char *dir; /* root of the volume */
     int32_t broker_id;
-    bool unsafe_storage;     /* run on a volume that failed the conformance probe */
-    int32_t commit_threads;  /* 0 = default */
-    int32_t read_threads;    /* 0 = default */
-    int64_t cache_bytes;     /* recent batches kept in memory, all partitions; 0 = default */
-    struct rt_loop *loop;    /* control loop: fenced */
+    bool unsafe_storage; /* run on a volume that failed the conformance probe */
+    int32_t commit_threads; /* 0 = default */
+    int32_t read_threads; /* 0 = default */
+    int64_t cache_bytes; /* recent batches kept in memory, all partitions; 0 = default */
+    struct rt_loop *loop; /* control loop: fenced */
     ks_fenced_fn on_fenced;
     void *ctx;
 };
@@ -134,32 +134,33 @@ int32_t ks_log_epoch(const struct ks_log *log); /* of our claim = leader epoch c
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg); /* [owner] */
 
 struct ks_offsets {
-    int64_t start;          /* log start offset */
+    int64_t start; /* log start offset */
     int64_t high_watermark; /* acked: what Fetch may return */
-    int64_t last_stable;    /* min(HW, first open transaction) */
-    int64_t end;            /* appended, maybe not yet acked */
+    int64_t last_stable; /* min(HW, first open transaction) */
+    int64_t end; /* appended, maybe not yet acked */
 };
 struct ks_offsets ks_log_offsets(const struct ks_log *log); /* [owner] */
-uint64_t ks_log_size_bytes(const struct ks_log *log);       /* [owner] */
+uint64_t ks_log_size_bytes(const struct ks_log *log); /* [owner] */
 
 enum ks_origin { KS_FROM_CLIENT, KS_FROM_COORDINATOR }; /* who may write control batches */
 /* Kafka error code, as an int16 of the protocol; 0 = appended and acked. */
 struct ks_append_result {
     int16_t error;
-    int64_t base_offset;     /* also for a duplicate: the original one */
-    int64_t append_time_ms;  /* LogAppendTime, else -1 */
+    int64_t base_offset; /* also for a duplicate: the original one */
+    int64_t append_time_ms; /* LogAppendTime, else -1 */
     int64_t log_start;
-    const char *message;     /* static text for record errors, or NULL */
+    const char *message; /* static text for record errors, or NULL */
 };
 typedef void (*ks_append_done)(void *ctx, const struct ks_append_result *r);
 struct ks_append_args {
-    struct kc_slice batches; /* one batch v2 (produce) or several (coordinators); a reference is taken.
+    struct kc_slice
+        batches; /* one batch v2 (produce) or several (coordinators); a reference is taken.
                                 The engine writes base offset and leader epoch into a header of its
                                 own; the slab is not modified unless the caller is its only holder */
     enum ks_origin origin;
     int64_t now_wall_ms;
-    int16_t acks;            /* 0, 1, -1 */
-    ks_append_done done;     /* on the owner loop; may run before ks_log_append returns */
+    int16_t acks; /* 0, 1, -1 */
+    ks_append_done done; /* on the owner loop; may run before ks_log_append returns */
     void *ctx;
 };
 /* [owner] Validates (length, magic, CRC, counts, sequence window of 5 batches: the answers of
@@ -168,13 +169,13 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args);
 
 struct ks_read_args {
     int64_t offset;
-    int64_t limit_offset;  /* exclusive: HW or LSO as the caller wants */
-    int32_t max_bytes;     /* soft: at least one whole batch is returned if at_least_one */
+    int64_t limit_offset; /* exclusive: HW or LSO as the caller wants */
+    int32_t max_bytes; /* soft: at least one whole batch is returned if at_least_one */
     bool at_least_one;
 };
 struct ks_read_result {
-    int16_t error;      /* 1 OFFSET_OUT_OF_RANGE, 56 KAFKA_STORAGE_ERROR, … */
-    int32_t n_slices;   /* whole batches, in order; references belong to the receiver */
+    int16_t error; /* 1 OFFSET_OUT_OF_RANGE, 56 KAFKA_STORAGE_ERROR, … */
+    int32_t n_slices; /* whole batches, in order; references belong to the receiver */
     struct kc_slice slices[16];
     int64_t next_offset;
 };
@@ -193,7 +194,8 @@ void ks_log_watch(struct ks_log *log, ks_watch_fn fn, void *ctx);
 enum { KS_TS_MAX = -3 };
 typedef void (*ks_lookup_done)(void *ctx, int16_t error, int64_t offset, int64_t timestamp_ms,
                                int32_t leader_epoch);
-void ks_log_lookup(struct ks_log *log, int64_t timestamp_ms, ks_lookup_done done, void *ctx); /* [owner] */
+void ks_log_lookup(struct ks_log *log, int64_t timestamp_ms, ks_lookup_done done,
+                   void *ctx); /* [owner] */
 /* End offset of `epoch` (KIP-320): sets epoch found and end offset, or -1, -1. [owner] */
 void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int64_t *ret_end);
 

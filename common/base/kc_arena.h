@@ -11,8 +11,8 @@ struct kc_arena_chunk;
 
 struct kc_arena {
     struct kc_arena_chunk *head;
-    size_t used;  /* bytes handed out since the last reset */
-    size_t cap;   /* most bytes that may be handed out; 0 = no cap */
+    size_t used; /* bytes handed out since the last reset */
+    size_t cap; /* most bytes that may be handed out; 0 = no cap */
     size_t chunk; /* size of a normal chunk */
 };
 

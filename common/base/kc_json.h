@@ -9,7 +9,7 @@
 #include "base/kc_base.h"
 #include "base/kc_error.h"
 
-json_t *kc_json_at(const json_t *doc, const char *path);               /* borrowed or NULL */
+json_t *kc_json_at(const json_t *doc, const char *path); /* borrowed or NULL */
 const char *kc_json_str(const json_t *doc, const char *path, const char *dflt);
 int64_t kc_json_int(const json_t *doc, const char *path, int64_t dflt);
 bool kc_json_bool(const json_t *doc, const char *path, bool dflt);

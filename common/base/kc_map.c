@@ -23,7 +23,8 @@ void kc_map_fini(struct kc_map *m, void (*free_value)(void *))
     *m = (struct kc_map){0};
 }
 
-static struct kc_map_entry **find(const struct kc_map *m, const void *key, size_t len, uint64_t hash)
+static struct kc_map_entry **find(const struct kc_map *m, const void *key, size_t len,
+                                  uint64_t hash)
 {
     if (m->n_buckets == 0) {
         return NULL;

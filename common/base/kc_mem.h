@@ -8,15 +8,15 @@
 
 #include "base/kc_base.h"
 
-void *kc_alloc(size_t size);                         /* not zeroed; aborts on failure */
-void *kc_zalloc(size_t size);                        /* zeroed; aborts on failure */
-void *kc_realloc(void *ptr, size_t size);            /* aborts on failure */
-void *kc_try_alloc(size_t size) KC_MUST_CHECK;       /* NULL on failure */
+void *kc_alloc(size_t size); /* not zeroed; aborts on failure */
+void *kc_zalloc(size_t size); /* zeroed; aborts on failure */
+void *kc_realloc(void *ptr, size_t size); /* aborts on failure */
+void *kc_try_alloc(size_t size) KC_MUST_CHECK; /* NULL on failure */
 void *kc_try_zalloc(size_t n, size_t size) KC_MUST_CHECK; /* n*size overflow-checked, zeroed */
 void *kc_try_realloc(void *ptr, size_t size) KC_MUST_CHECK;
-void kc_free(void *ptr);                             /* NULL allowed */
-char *kc_strdup(const char *s);                      /* aborts on failure */
-char *kc_strndup(const char *s, size_t len);         /* copies len bytes and terminates */
+void kc_free(void *ptr); /* NULL allowed */
+char *kc_strdup(const char *s); /* aborts on failure */
+char *kc_strndup(const char *s, size_t len); /* copies len bytes and terminates */
 
 /* Makes the n-th kc_try_* call from now (1 = next) return NULL, once or for good; 0 turns it off.
  * Test hook; process-wide. */

@@ -10,7 +10,7 @@ struct kc_rng {
     uint64_t s;
 };
 void kc_rng_seed(struct kc_rng *r, uint64_t seed);
-uint64_t kc_rng_next(struct kc_rng *r);                  /* splitmix64 */
+uint64_t kc_rng_next(struct kc_rng *r); /* splitmix64 */
 uint64_t kc_rng_below(struct kc_rng *r, uint64_t bound); /* 0..bound-1; bound > 0 */
 
 #endif

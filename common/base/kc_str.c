@@ -53,7 +53,8 @@ int kc_parse_i64(struct kc_str s, int64_t *ret)
             return -EINVAL;
         }
         /* accumulate on the negative side, which reaches INT64_MIN */
-        if (__builtin_mul_overflow(v, (int64_t)10, &v) || __builtin_sub_overflow(v, (int64_t)d, &v)) {
+        if (__builtin_mul_overflow(v, (int64_t)10, &v) ||
+            __builtin_sub_overflow(v, (int64_t)d, &v)) {
             return -ERANGE;
         }
     }

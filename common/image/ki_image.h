@@ -20,7 +20,7 @@ struct ki_topic {
     struct kc_uuid id;
     const char *name;
     bool internal;
-    bool fresh;   /* brokers may create its directory (design.md, 2) */
+    bool fresh; /* brokers may create its directory (design.md, 2) */
     bool deleted; /* tombstone: the last leader removes the directory */
     int32_t n_configs;
     const struct ki_config *configs; /* overrides only, sorted by name */
@@ -52,7 +52,7 @@ struct ki_image {
     const struct ki_config *configs;
     char hashes[KP_SHARDS][17];
     struct ki_shard *shards[KP_SHARDS]; /* NULL only while assembling */
-    int32_t n_topics;                   /* over all shards, tombstones excluded */
+    int32_t n_topics; /* over all shards, tombstones excluded */
 };
 
 /* ---- reading ---- */

@@ -16,12 +16,12 @@
 struct kp_ctl;
 
 struct kp_ctl_opts {
-    int32_t max_brokers;    /* <= KP_BROKERS_MAX */
-    int32_t max_topics;     /* default limit 2,000 */
+    int32_t max_brokers; /* <= KP_BROKERS_MAX */
+    int32_t max_topics; /* default limit 2,000 */
     int32_t max_partitions; /* default limit 20,000 */
-    int64_t interval_ms;    /* heartbeat.interval, 1 s */
-    int64_t timeout_ms;     /* heartbeat.timeout, 3 s (W4) */
-    int32_t self_id;        /* self-led host: this broker; KP_NO_BROKER on an operator */
+    int64_t interval_ms; /* heartbeat.interval, 1 s */
+    int64_t timeout_ms; /* heartbeat.timeout, 3 s (W4) */
+    int32_t self_id; /* self-led host: this broker; KP_NO_BROKER on an operator */
 };
 
 struct kp_ctl *kp_ctl_new(const struct kp_ctl_opts *opts); /* NULL: no memory */
@@ -102,7 +102,7 @@ struct kp_status {
     struct kc_uuid incarnation;
     bool healthy, draining, serving;
     bool stalled; /* healthy is false because of storage */
-    bool full;    /* led etc. are complete, not a difference */
+    bool full; /* led etc. are complete, not a difference */
     int64_t wall_ms; /* the operator's wall clock now */
     const struct kp_led *led;
     int32_t n_led;
@@ -135,8 +135,15 @@ void kp_ctl_deactivate(struct kp_ctl *c);
 void kp_ctl_paused(struct kp_ctl *c, int64_t now_ms);
 
 enum kp_event_kind {
-    KP_EV_REGISTERED, KP_EV_SERVING, KP_EV_FENCED, KP_EV_DRAINING, KP_EV_DEREGISTERED,
-    KP_EV_CONDEMNED, KP_EV_PARTITIONS_MOVED, KP_EV_VOLUME_STALL, KP_EV_OFFLINE
+    KP_EV_REGISTERED,
+    KP_EV_SERVING,
+    KP_EV_FENCED,
+    KP_EV_DRAINING,
+    KP_EV_DEREGISTERED,
+    KP_EV_CONDEMNED,
+    KP_EV_PARTITIONS_MOVED,
+    KP_EV_VOLUME_STALL,
+    KP_EV_OFFLINE
 };
 struct kp_event {
     enum kp_event_kind kind;
@@ -147,11 +154,11 @@ struct kp_event {
 
 enum { KP_EVENTS_MAX = 256 };
 struct kp_changes {
-    bool active;        /* decisions were made; false: still in grace, or a standby */
-    bool rows;          /* broker rows or homes changed: new root */
-    uint32_t shards;    /* bit s: topics of shard s changed */
+    bool active; /* decisions were made; false: still in grace, or a standby */
+    bool rows; /* broker rows or homes changed: new root */
+    uint32_t shards; /* bit s: topics of shard s changed */
     bool confirm_lease; /* re-confirm the Lease before publishing (many expired at once) */
-    int64_t next_ms;    /* step again no later than this */
+    int64_t next_ms; /* step again no later than this */
     int32_t n_events;
     struct kp_event events[KP_EVENTS_MAX];
 };
@@ -163,7 +170,8 @@ void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct k
 int32_t kp_ctl_rows(const struct kp_ctl *c, const struct kp_row **ret); /* sorted by id; borrowed */
 const struct kp_row *kp_ctl_row(const struct kp_ctl *c, int32_t broker); /* NULL = gone */
 /* Borrowed until the topic changes; *ret_n partitions. NULL: unknown topic. */
-const struct kp_part *kp_ctl_parts(const struct kp_ctl *c, const struct kc_uuid *id, int32_t *ret_n);
+const struct kp_part *kp_ctl_parts(const struct kp_ctl *c, const struct kc_uuid *id,
+                                   int32_t *ret_n);
 bool kp_ctl_topic_fresh(const struct kp_ctl *c, const struct kc_uuid *id);
 const int32_t *kp_ctl_homes(const struct kp_ctl *c, int32_t slot_kind); /* KP_SLOTS ids */
 

@@ -11,10 +11,10 @@
 enum {
     KP_BROKERS_MAX = 128,
     KP_LISTENERS_MAX = 8,
-    KP_NAME_MAX = 249,   /* a topic name, as in Kafka */
-    KP_HOST_MAX = 253,   /* a DNS name */
-    KP_SHARDS = 16,      /* shards of the image; topic id -> shard */
-    KP_SLOTS = 50,       /* partitions of __consumer_offsets and of __transaction_state */
+    KP_NAME_MAX = 249, /* a topic name, as in Kafka */
+    KP_HOST_MAX = 253, /* a DNS name */
+    KP_SHARDS = 16, /* shards of the image; topic id -> shard */
+    KP_SLOTS = 50, /* partitions of __consumer_offsets and of __transaction_state */
     KP_NO_BROKER = -1
 };
 
@@ -27,11 +27,11 @@ enum kp_state { KP_FENCED, KP_SERVING, KP_STATE_DRAINING };
 /* Why a row is fenced or dead; kp_reason_name gives the text of status and events. */
 enum kp_reason {
     KP_REASON_NONE,
-    KP_REASON_BOOTING,   /* connected and healthy, takeover not complete */
-    KP_REASON_WEDGED,    /* main_alive is false */
-    KP_REASON_STALLED,   /* storage stalled */
-    KP_REASON_DRAINED,   /* left in order */
-    KP_REASON_LOST,      /* stream closed, or silent past the timeout */
+    KP_REASON_BOOTING, /* connected and healthy, takeover not complete */
+    KP_REASON_WEDGED, /* main_alive is false */
+    KP_REASON_STALLED, /* storage stalled */
+    KP_REASON_DRAINED, /* left in order */
+    KP_REASON_LOST, /* stream closed, or silent past the timeout */
     KP_REASON_NEVER_SEEN /* registered, no heartbeat yet */
 };
 
@@ -55,11 +55,12 @@ struct kp_row {
     enum kp_health health;
     enum kp_state state;
     enum kp_reason reason;
-    bool serving;     /* the broker's own word (heartbeat) */
+    bool serving; /* the broker's own word (heartbeat) */
     bool slice_ready; /* what the EndpointSlice says */
-    bool condemned;   /* the named incarnation may be fenced (dead, wedged, past the drain deadline) */
+    bool
+        condemned; /* the named incarnation may be fenced (dead, wedged, past the drain deadline) */
     bool ever_healthy;
-    bool kept;        /* Dead, but keeps its assignment by the never-empty rule: not condemned */
+    bool kept; /* Dead, but keeps its assignment by the never-empty rule: not condemned */
     uint32_t protocol_version; /* 0 = an image older than the field */
     struct kc_uuid incarnation; /* zero = none seen yet */
     char pod_uid[40];
@@ -69,8 +70,8 @@ struct kp_row {
     int32_t n_listeners;
     struct kp_listener listeners[KP_LISTENERS_MAX];
     int64_t last_seen_ms; /* wall clock; frozen while not alive (R13) */
-    int32_t partitions;   /* led, data partitions */
-    int32_t slots;        /* coordinator slots led */
+    int32_t partitions; /* led, data partitions */
+    int32_t slots; /* coordinator slots led */
 };
 
 enum kp_phase { KP_MOVE_NONE, KP_MOVE_PREPARE, KP_MOVE_RELEASE, KP_MOVE_GO, KP_MOVE_CANCEL };
@@ -89,7 +90,7 @@ struct kp_part {
     int32_t led; /* reported by the owner after open; KP_NO_BROKER = nobody */
     struct kc_uuid led_incarnation;
     int32_t led_epoch; /* the claim's epoch; -1 = never led */
-    bool offline;      /* failed for a permanent reason (R45) */
+    bool offline; /* failed for a permanent reason (R45) */
     struct kp_move move;
 };
 
@@ -98,8 +99,9 @@ int32_t kp_shard_of(const struct kc_uuid *topic_id);
 /* <0, 0, >0 for orders of the same uid. */
 int kp_order_cmp(const struct kp_order *a, const struct kp_order *b);
 const char *kp_health_name(enum kp_health h); /* "Alive" "Draining" "Dead" */
-const char *kp_state_name(enum kp_state s);   /* "Serving" "Fenced" "Draining" */
-const char *kp_reason_name(enum kp_reason r); /* "" "booting" "wedged" "stalled" "drained" "lost" "never seen" */
+const char *kp_state_name(enum kp_state s); /* "Serving" "Fenced" "Draining" */
+const char *kp_reason_name(
+    enum kp_reason r); /* "" "booting" "wedged" "stalled" "drained" "lost" "never seen" */
 enum kp_reason kp_reason_parse(const char *name);
 
 /* An incarnation is condemned in an image if its broker has no row, or the row names another

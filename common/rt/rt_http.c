@@ -92,7 +92,11 @@ static void answer(struct rt_http *h, struct conn *c)
     int n = snprintf(head, sizeof(head),
                      "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %zu\r\n"
                      "Connection: close\r\n\r\n",
-                     code, code == 200 ? "OK" : code == 503 ? "Service Unavailable" : "Error", body_len);
+                     code,
+                     code == 200   ? "OK"
+                     : code == 503 ? "Service Unavailable"
+                                   : "Error",
+                     body_len);
     /* A peer that does not read within the kernel's socket buffer loses the rest: never wait. */
     (void)!send(c->fd, head, (size_t)n, MSG_NOSIGNAL | MSG_MORE);
     size_t off = 0;

@@ -29,20 +29,25 @@ struct ko_view {
     _Atomic uint32_t refs;
     char cluster[320]; /* "namespace/name" */
     bool active;
-    struct kp_order order;  /* of the newest published image */
+    struct kp_order order; /* of the newest published image */
     int32_t n_rows;
     struct kp_row *rows;
-    int32_t partitions;     /* data partitions */
-    int32_t offline;        /* without an acking leader for a permanent reason, or no alive broker */
-    int32_t leaderless;     /* assigned but not led */
-    int64_t connected_ms;   /* wall clock of the last heartbeat from anyone; 0 = none ever */
+    int32_t partitions; /* data partitions */
+    int32_t offline; /* without an acking leader for a permanent reason, or no alive broker */
+    int32_t leaderless; /* assigned but not led */
+    int64_t connected_ms; /* wall clock of the last heartbeat from anyone; 0 = none ever */
 };
 void ko_view_unref(struct ko_view *v);
 
 /* An admin change asked by a broker, already de-duplicated by (process id, sequence) and checked
  * against the image (names, counts, existence); the objects must now say so. The API loop calls
  * ko_control_admin_done with the outcome; only then the image changes and the broker is answered. */
-enum ko_admin_kind { KO_CREATE_TOPIC = 1, KO_DELETE_TOPIC, KO_CREATE_PARTITIONS, KO_ALTER_TOPIC_CONFIG };
+enum ko_admin_kind {
+    KO_CREATE_TOPIC = 1,
+    KO_DELETE_TOPIC,
+    KO_CREATE_PARTITIONS,
+    KO_ALTER_TOPIC_CONFIG
+};
 struct ko_admin {
     uint64_t ticket;
     enum ko_admin_kind kind;
@@ -53,27 +58,27 @@ struct ko_admin {
     int32_t partitions, replication_factor;
     int32_t n_configs;
     const struct ki_config *configs; /* after the change: the whole set of overrides */
-    bool internal;                   /* no KaasTopic object: answer at once */
+    bool internal; /* no KaasTopic object: answer at once */
 };
 
 struct ko_control_callbacks {
-    void (*view)(void *ctx, struct ko_view *v);             /* takes a reference */
+    void (*view)(void *ctx, struct ko_view *v); /* takes a reference */
     void (*event)(void *ctx, const char *cluster, const struct kp_event *ev);
-    void (*admin)(void *ctx, const struct ko_admin *a);     /* borrowed for the call */
+    void (*admin)(void *ctx, const struct ko_admin *a); /* borrowed for the call */
     /* Topics the volume has and the image has not (adoption, design.md 2), and topic tombstones done. */
     void (*adopt)(void *ctx, const char *cluster, const struct ki_topic *topics, int32_t n);
     void (*topic_gone)(void *ctx, const char *cluster, const struct kc_uuid *id);
-    void (*leader)(void *ctx, bool active);                 /* this process holds the Lease, or not */
+    void (*leader)(void *ctx, bool active); /* this process holds the Lease, or not */
     void *ctx;
 };
 
 struct ko_control_opts {
-    const char *bind;       /* "" = any */
-    uint16_t port;          /* 0 = pick one */
-    const char *identity;   /* Lease holder, pod name */
+    const char *bind; /* "" = any */
+    uint16_t port; /* 0 = pick one */
+    const char *identity; /* Lease holder, pod name */
     const char *lease_ns, *lease_name;
     const char *advertised; /* address others may dial for this process: named by a standby */
-    struct ko_store *store;        /* of the API loop */
+    struct ko_store *store; /* of the API loop */
     /* A second store, owned by the control loop, for the Lease alone (made by the caller's factory on
      * that loop), so that slow API calls never delay renewal. */
     struct ko_store *(*lease_store)(void *ctx, struct rt_loop *loop);
@@ -95,7 +100,7 @@ int64_t ko_control_age_ms(struct ko_control *c, int64_t now_ms);
 /* The KaasCluster's part the controller needs; again on every change of the spec. */
 struct ko_cluster_spec {
     const char *cluster; /* "namespace/name" */
-    const char *uid;     /* of the KaasCluster object; also owner of the ConfigMaps */
+    const char *uid; /* of the KaasCluster object; also owner of the ConfigMaps */
     int32_t desired;
     int64_t interval_ms, timeout_ms;
     int32_t max_topics, max_partitions;
@@ -114,7 +119,7 @@ void ko_control_synced(struct ko_control *c, const char *cluster);
 void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki_topic *t);
 void ko_control_topic_delete(struct ko_control *c, const char *cluster, const struct kc_uuid *id);
 /* error: Kafka's code, 0 = the object says so now. */
-void ko_control_admin_done(struct ko_control *c, uint64_t ticket, int32_t error, const char *message);
-
+void ko_control_admin_done(struct ko_control *c, uint64_t ticket, int32_t error,
+                           const char *message);
 
 #endif

@@ -41,10 +41,10 @@ enum ko_kind {
 };
 
 struct ko_result {
-    int code;           /* 200, 201, 404, 409, 410, 422, …; 0 = no answer (network, timeout) */
+    int code; /* 200, 201, 404, 409, 410, 422, …; 0 = no answer (network, timeout) */
     const char *reason; /* metav1.Status reason or "" */
     const char *message;
-    json_t *doc;        /* borrowed; the object, the list, or the Status; NULL if none */
+    json_t *doc; /* borrowed; the object, the list, or the Status; NULL if none */
 };
 typedef void (*ko_done)(void *ctx, const struct ko_result *r);
 
@@ -57,23 +57,29 @@ typedef void (*ko_watch_fn)(void *ctx, enum ko_event ev, json_t *doc);
 struct ko_store;
 struct ko_watch;
 struct ko_store_ops {
-    void (*get)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name, ko_done done, void *ctx);
+    void (*get)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name, ko_done done,
+                void *ctx);
     /* selector: label selector or NULL. doc of the result is the List. */
-    void (*list)(struct ko_store *s, enum ko_kind k, const char *ns, const char *selector, ko_done done, void *ctx);
+    void (*list)(struct ko_store *s, enum ko_kind k, const char *ns, const char *selector,
+                 ko_done done, void *ctx);
     void (*create)(struct ko_store *s, enum ko_kind k, json_t *doc, ko_done done, void *ctx);
     /* Replaces; metadata.resourceVersion in doc makes it a compare-and-swap (409 on conflict). */
     void (*update)(struct ko_store *s, enum ko_kind k, json_t *doc, ko_done done, void *ctx);
     /* Server-side apply with force under the field manager "kaas-operator" (or with a suffix:
      * manager NULL = default). Local store: merge of the fields given. */
-    void (*apply)(struct ko_store *s, enum ko_kind k, json_t *doc, const char *manager, ko_done done, void *ctx);
+    void (*apply)(struct ko_store *s, enum ko_kind k, json_t *doc, const char *manager,
+                  ko_done done, void *ctx);
     /* Server-side apply to the /status subresource. */
     void (*apply_status)(struct ko_store *s, enum ko_kind k, json_t *doc, ko_done done, void *ctx);
     /* JSON merge patch (finalizers, annotations). */
-    void (*merge)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name, json_t *patch, ko_done done, void *ctx);
+    void (*merge)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name,
+                  json_t *patch, ko_done done, void *ctx);
     /* uid NULL or a precondition. */
-    void (*remove)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name, const char *uid, ko_done done, void *ctx);
+    void (*remove)(struct ko_store *s, enum ko_kind k, const char *ns, const char *name,
+                   const char *uid, ko_done done, void *ctx);
     /* ns NULL = all; selector NULL = all. */
-    struct ko_watch *(*watch)(struct ko_store *s, enum ko_kind k, const char *ns, const char *selector, ko_watch_fn fn, void *ctx);
+    struct ko_watch *(*watch)(struct ko_store *s, enum ko_kind k, const char *ns,
+                              const char *selector, ko_watch_fn fn, void *ctx);
     void (*unwatch)(struct ko_watch *w);
     void (*free)(struct ko_store *s);
 };

@@ -1,0 +1,50 @@
+# shellcheck shell=bash
+# lib.sh - what the stages of ./dev share. Sourced; expects $ROOT.
+set -euo pipefail
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/kaas
+JOBS=${JOBS:-$(nproc)}
+export CACHE JOBS CCACHE_DIR=${CCACHE_DIR:-$CACHE/ccache}
+
+say() { printf '%s\n' "$*" >&2; }
+
+# step NAME COMMAND...: runs a long step, says how long it took; its output only when it fails.
+step() {
+  local name=$1 t0 log rc=0
+  shift
+  t0=$(date +%s)
+  log=$(mktemp)
+  printf '  %-44s ' "$name" >&2
+  "$@" > "$log" 2>&1 || rc=$?
+  printf '%4ds %s\n' "$(($(date +%s) - t0))" "$([ $rc = 0 ] && echo ok || echo FAILED)" >&2
+  [ $rc = 0 ] || tail -n 60 "$log" >&2
+  rm -f "$log"
+  return $rc
+}
+
+PASSED=0
+FAILED=0
+# check NAME COMMAND...: a step that counts as one test.
+check() {
+  if step "$@"; then PASSED=$((PASSED + 1)); else FAILED=$((FAILED + 1)); fi
+}
+# count LINE: adds a line "N passed, N failed" to the sums.
+count() {
+  local p f
+  p=$(sed -nE 's/.*\b([0-9]+) passed, ([0-9]+) failed.*/\1/p' <<< "$1")
+  f=$(sed -nE 's/.*\b([0-9]+) passed, ([0-9]+) failed.*/\2/p' <<< "$1")
+  PASSED=$((PASSED + ${p:-0}))
+  FAILED=$((FAILED + ${f:-1}))
+}
+# finish: the closing line of a stage.
+finish() {
+  echo "$PASSED passed, $FAILED failed"
+  [ "$FAILED" = 0 ] && [ "$PASSED" -gt 0 ]
+}
+
+# build PRESET [TARGET...]: configures once, builds.
+build() {
+  local preset=$1
+  shift
+  [ -f "$ROOT/build/$preset/build.ninja" ] || step "configure $preset" cmake -S "$ROOT" --preset "$preset"
+  step "build $preset" cmake --build "$ROOT/build/$preset" -j "$JOBS" ${1:+--target "$@"}
+}

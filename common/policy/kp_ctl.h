@@ -21,6 +21,7 @@ struct kp_ctl_opts {
     int32_t max_partitions; /* default limit 20,000 */
     int64_t interval_ms; /* heartbeat.interval, 1 s */
     int64_t timeout_ms; /* heartbeat.timeout, 3 s (W4) */
+    int64_t drain_ms; /* a draining broker is condemned after this (R29); 0 = 25 s */
     int32_t self_id; /* self-led host: this broker; KP_NO_BROKER on an operator */
 };
 
@@ -51,7 +52,9 @@ void kp_ctl_slice_deleted(struct kp_ctl *c, const char *slice_key, int64_t now_m
 int kp_ctl_topic(struct kp_ctl *c, const struct kc_uuid *id, bool internal, int32_t slot_kind,
                  int32_t n_parts, bool fresh) KC_MUST_CHECK;
 enum { KP_NOT_SLOTS = 0, KP_GROUP_SLOTS = 1, KP_TXN_SLOTS = 2 }; /* slot_kind */
-/* Deletion: the topic stays as a tombstone without partitions until kp_ctl_topic_forget. */
+/* Deletion: the topic stays as a tombstone until kp_ctl_topic_forget (its directory is reported
+ * removed). Its partitions keep an alive assignee: the one assigned partition 0 removes the
+ * directory, so that a dead leader cannot leave it behind. */
 void kp_ctl_topic_delete(struct kp_ctl *c, const struct kc_uuid *id);
 void kp_ctl_topic_forget(struct kp_ctl *c, const struct kc_uuid *id);
 
@@ -64,6 +67,7 @@ struct kp_hello {
     int32_t broker;
     uint64_t stream; /* caller's id, unique for ever */
     struct kc_uuid incarnation;
+    struct kc_uuid process; /* of the process life; zero = not told (W5) */
     char pod_uid[40];
     uint32_t protocol_version;
     char version[32];
@@ -164,6 +168,9 @@ struct kp_changes {
 };
 /* Decides. generation: what the next published image will carry (stamped on new assignments). */
 void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct kp_changes *ret);
+/* An image with this generation stands. Moves are relayed to brokers only from here on, so that an
+ * operator that takes over knows every move a broker may have been told. */
+void kp_ctl_published(struct kp_ctl *c, uint64_t generation);
 
 /* ---- 4. reading ---- */
 

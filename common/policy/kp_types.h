@@ -57,10 +57,11 @@ struct kp_row {
     enum kp_reason reason;
     bool serving; /* the broker's own word (heartbeat) */
     bool slice_ready; /* what the EndpointSlice says */
-    bool
-        condemned; /* the named incarnation may be fenced (dead, wedged, past the drain deadline) */
+    /* The named incarnation may be fenced (dead, wedged, past the drain deadline). */
+    bool condemned;
     bool ever_healthy;
-    bool kept; /* Dead, but keeps its assignment by the never-empty rule: not condemned */
+    /* Not alive, but keeps its assignment (never-empty rule, volume stall): not condemned. */
+    bool kept;
     uint32_t protocol_version; /* 0 = an image older than the field */
     struct kc_uuid incarnation; /* zero = none seen yet */
     char pod_uid[40];
@@ -85,6 +86,9 @@ struct kp_move {
 };
 
 struct kp_part {
+    /* Who leads it while everyone is alive; kept in the image, so that a returning broker gets its
+     * own back; KP_NO_BROKER = not laid out yet. */
+    int32_t home;
     int32_t assigned; /* the operator's wish; KP_NO_BROKER before the first decision */
     uint64_t assigned_generation;
     int32_t led; /* reported by the owner after open; KP_NO_BROKER = nobody */

@@ -65,8 +65,14 @@ struct ko_control_callbacks {
     void (*view)(void *ctx, struct ko_view *v); /* takes a reference */
     void (*event)(void *ctx, const char *cluster, const struct kp_event *ev);
     void (*admin)(void *ctx, const struct ko_admin *a); /* borrowed for the call */
-    /* Topics the volume has and the image has not (adoption, design.md 2), and topic tombstones done. */
+    /* Topics that the volume's inventory or the image has, and that no ko_control_topic told with
+     * this id before ko_control_synced: an existing volume is adopted, a merely missing KaasTopic is
+     * made again (design.md 2). For a name told with another id that was never published, the
+     * volume's id wins: the API loop tells it again by ko_control_topic with this id. May be called
+     * again (a later inventory). */
     void (*adopt)(void *ctx, const char *cluster, const struct ki_topic *topics, int32_t n);
+    /* A tombstone is done: the directory is removed (or there never was one). The KaasTopic's
+     * finalizer may go. Also the answer to ko_control_topic_delete of an unknown id. */
     void (*topic_gone)(void *ctx, const char *cluster, const struct kc_uuid *id);
     void (*leader)(void *ctx, bool active); /* this process holds the Lease, or not */
     void *ctx;

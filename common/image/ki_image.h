@@ -37,7 +37,7 @@ struct ki_shard {
     char hash[17]; /* hex of kc_hash64 of the canonical JSON of the topics */
     int32_t n_topics;
     const struct ki_topic *topics; /* sorted by id */
-    /* owns its memory; see ki_image.c */
+    /* owns its memory and an index of names; see ki_internal.h */
 };
 
 struct ki_image {
@@ -62,6 +62,9 @@ const struct ki_topic *ki_topic_by_id(const struct ki_image *im, const struct kc
 /* Tombstones are not found by name. */
 const struct ki_topic *ki_topic_by_name(const struct ki_image *im, struct kc_str name);
 const struct kp_row *ki_row(const struct ki_image *im, int32_t broker); /* NULL = gone */
+/* NULL: no such topic, or no such partition. */
+const struct kp_part *ki_part(const struct ki_image *im, const struct kc_uuid *topic_id,
+                              int32_t partition);
 /* The override, or NULL. */
 const char *ki_topic_config(const struct ki_topic *t, const char *name);
 const char *ki_config(const struct ki_image *im, const char *name);
@@ -70,9 +73,10 @@ const char *ki_config(const struct ki_image *im, const char *name);
 /* Deep copies of everything given. refs = 1. NULL: no memory. */
 struct ki_shard *ki_shard_build(int32_t index, uint64_t term, uint64_t generation,
                                 const struct ki_topic *topics, int32_t n_topics);
-void ki_shard_unref(struct ki_shard *s);
-/* proto supplies order, cluster_id, rows, homes, configs; shards are taken over (one reference
- * each), n_topics and hashes are computed. NULL: no memory. */
+struct ki_shard *ki_shard_ref(struct ki_shard *s);
+void ki_shard_unref(struct ki_shard *s); /* NULL allowed */
+/* proto supplies order, cluster_id, rows, homes, configs (copied); shards are taken over (one
+ * reference each, also on failure), n_topics and hashes are computed. NULL: no memory. */
 struct ki_image *ki_image_build(const struct ki_image *proto, struct ki_shard *shards[KP_SHARDS]);
 
 /* ---- documents ---- */
@@ -80,12 +84,14 @@ struct ki_image *ki_image_build(const struct ki_image *proto, struct ki_shard *s
  * the standing root still names, until the next one (so a root can always be assembled). */
 json_t *ki_shard_encode(const struct ki_shard *s, const struct ki_shard *previous);
 json_t *ki_root_encode(const struct ki_image *im);
-/* Everything from outside is checked (lengths, counts, ranges, sortedness): 0 or KC_E_MALFORMED.
+/* Everything from outside is checked (lengths, counts, ranges, sortedness, and a shard's hash against
+ * its content): 0 or KC_E_MALFORMED.
  * ki_shard_decode returns the content whose hash is want_hash (current or previous; "" = current),
  * KC_E_NOT_FOUND if neither is. */
 int ki_shard_decode(const json_t *doc, const char *want_hash, struct ki_shard **ret,
                     struct kc_err *err);
-/* The root with shards[] all NULL and order.uid left ""; the caller fills shards and uid. */
+/* The root with shards[] all NULL and order.uid left ""; the caller fills uid and makes the whole
+ * image with ki_image_build (or fills shards itself, before anyone else sees the image). */
 int ki_root_decode(const json_t *doc, struct ki_image **ret, struct kc_err *err);
 /* The data map of a ConfigMap: {"image.json": text}, or {"image.json.gz": base64} past
  * KI_COMPRESS_ABOVE bytes. */

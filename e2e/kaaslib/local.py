@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 
 from . import runner, wire
 
@@ -17,19 +16,24 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PORTS = range(23000, 32000, 400)
 
 
+def ports_free(base):
+    try:
+        for off in (0, 1, 2, 100, 101, 102, 200, 201):
+            with socket.socket() as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind(("127.0.0.1", base + off))
+        return True
+    except OSError:
+        return False
+
+
 def free_base_port():
     """A block of ports nobody listens on: brokers from +0, health from +100, operator at +200."""
     start = os.getpid() % len(PORTS)
     for i in range(len(PORTS)):
         base = PORTS[(start + i) % len(PORTS)]
-        try:
-            for off in (0, 1, 2, 100, 101, 102, 200, 201):
-                with socket.socket() as s:
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    s.bind(("127.0.0.1", base + off))
+        if ports_free(base):
             return base
-        except OSError:
-            continue
     raise RuntimeError("no free block of ports")
 
 
@@ -128,6 +132,21 @@ class LocalCluster:
         os.kill(pid, sig)
         return pid
 
+    def scale(self, replicas):
+        """Edits the KaasCluster file, as kubectl scale would."""
+        self.replicas_wanted = replicas
+        f = self.dir / "cluster.yaml"
+        tmp = f.with_suffix(".tmp")
+        tmp.write_text(json.dumps(spec(replicas, config=self.config)))
+        tmp.rename(f)
+
+    def hold_back(self, n):
+        """Keeps broker n from being started again (a node that does not come back)."""
+        (self.dir / "brokers" / str(n) / "hold").touch()
+
+    def let_go(self, n):
+        (self.dir / "brokers" / str(n) / "hold").unlink()
+
     def readyz(self, n, timeout_s=1.0):
         """(status code, body) of a broker's /readyz."""
         with socket.create_connection(("127.0.0.1", self.base + 100 + n), timeout=timeout_s) as s:
@@ -158,7 +177,3 @@ class LocalCluster:
             if f.exists():
                 print(f"--- {f.relative_to(self.dir)}")
                 print("\n".join(f.read_text(errors="replace").splitlines()[-lines:]))
-
-
-def now():
-    return time.monotonic()

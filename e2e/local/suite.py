@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""Real clients and faults against three brokers under `kaas-operator local`.
+
+suite.py [NAME...]: scenarios whose name contains one of the words. KAAS_SOAK=1: full record counts."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from kaaslib import clients, garbage, load, local, records, runner  # noqa: E402
+from kaaslib.runner import check, eventually, scenario  # noqa: E402
+
+SOAK = bool(os.environ.get("KAAS_SOAK"))
+RECORDS = 100_000 if SOAK else 10_000
+BUILD = os.environ.get("KAAS_BUILD", "release")
+
+
+@scenario
+def three_brokers_serve(c):
+    with c.conn(0) as conn:
+        check(sorted(conn.metadata()["brokers"]) == [0, 1, 2], "Metadata lists", conn.metadata()["brokers"])
+        check(conn.describe_cluster() == {0: False, 1: False, 2: False}, conn.describe_cluster())
+        keys = conn.api_versions()
+    check(keys[60] == (0, 2), "R35: DescribeCluster 0-2", keys.get(60))
+    check(all(c.readyz(n)[0] == 200 for n in range(3)))
+
+
+@scenario
+def kcat_produces_and_consumes(c):
+    text = "\n".join(f"line {i}" for i in range(100)) + "\n"
+    subprocess.run(["kcat", "-P", "-b", c.bootstrap, "-t", "greetings"], input=text, text=True, check=True, timeout=30)
+    out = subprocess.run(["kcat", "-C", "-b", c.bootstrap, "-t", "greetings", "-e", "-q"], capture_output=True, text=True,
+                         check=True, timeout=30).stdout
+    check(sorted(out.splitlines()) == sorted(text.splitlines()), "kcat read", len(out.splitlines()))
+
+
+@scenario
+def java_console_tools_work(c):
+    topic = "console"
+    cmd = ["java", "-Xmx256m", "-cp", f"{clients.kafka_libs('4.4.0')}/*"]
+    subprocess.run([*cmd, "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", c.bootstrap, "--topic", topic],
+                   input="a\nb\nc\n", text=True, check=True, timeout=60, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    out = subprocess.run([*cmd, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", c.bootstrap, "--topic", topic,
+                          "--from-beginning", "--max-messages", "3", "--timeout-ms", "30000"], capture_output=True, text=True,
+                         timeout=60, check=False).stdout
+    check(sorted(out.split()) == ["a", "b", "c"], "console consumer read", out)
+
+
+@scenario
+def every_client_moves_records_exactly(c):
+    for name in clients.MAKERS:
+        topic = f"mixed-{name}"
+        c.create_topic(topic, 3)
+        r = clients.produce(name, c.bootstrap, topic, 0, RECORDS).result()
+        check(r["sent"] == RECORDS and r["failed"] == 0, name, "produced", r)
+        r = clients.consume(name, c.bootstrap, topic, f"g-{name}", RECORDS).result()
+        check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), name, "consumed", r)
+        check(r["records"] == RECORDS, name, "read", r["records"], "records, some twice")
+    return f"{len(clients.MAKERS)} clients x {RECORDS} records"
+
+
+@scenario
+def clients_read_each_others_records(c):
+    want = records.digest(0, RECORDS)
+    for writer, reader in (("java-4.4", "kafkajs"), ("kafkajs", "franz-go"), ("franz-go", "java-3.7")):
+        r = clients.consume(reader, c.bootstrap, f"mixed-{writer}", f"x-{reader}", RECORDS).result()
+        check(r["unique"] == RECORDS and r["digest"] == want, reader, "reads", writer, r)
+
+
+@scenario
+def a_group_of_two_shares_the_work(c):
+    c.create_topic("shared", 6)
+    args = ["kcat", "-b", c.bootstrap, "-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-f", "%p\n", "-u",
+            "-G", "pair", "shared"]
+    two = [subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        def assigned():
+            out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server",
+                                     c.bootstrap, "--describe", "--group", "pair", "--members")
+            counts = [int(line.split()[-1]) for line in out.splitlines() if line.startswith("pair ")]
+            return sorted(counts) == [3, 3]
+        eventually(assigned, 60, 1, "three partitions each")
+    finally:
+        for p in two:
+            p.terminate()
+            p.communicate()
+
+
+@scenario
+def two_hundred_groups_spread_and_agree(c):
+    groups = [f"group-{i}" for i in range(200)]
+    def all_known():
+        views = []
+        for n in range(3):
+            with c.conn(n) as conn:
+                views.append(conn.coordinators(groups))
+        return views[0] if views[0] == views[1] == views[2] and all(e == 0 for e, _ in views[0].values()) else None
+    c.before = eventually(all_known, 30, what="R18: one answer from every broker")
+    per = [sum(1 for _, n in c.before.values() if n == b) for b in range(3)]
+    check(min(per) >= 40, "R16: spread", per)
+    return per
+
+
+@scenario
+def a_killed_broker_is_fenced_and_comes_back(c):
+    c.create_topic("faults", load.PARTITIONS)
+    with c.conn(0) as conn:
+        homes = {i: p["leader"] for i, p in conn.metadata(["faults"])["topics"]["faults"]["partitions"].items()}
+    groups = list(c.before)
+    p = load.Producing(c.bootstrap, "faults", 25, rate=400)
+    eventually(lambda: wire_end(c, "faults", 0) > 0, 30, what="the producer's first record")
+    # without its binary the broker cannot come back: the fenced state can be looked at in peace
+    c.hold_back(2)
+    c.kill(2)
+    t0 = time.monotonic()
+    row = eventually(lambda: (r := c.broker_status(2)) and r["state"] == "Fenced" and r["health"] == "Dead" and r, 5, 0.02,
+                     "fenced and Dead in status")
+    fenced_after = time.monotonic() - t0
+    with c.conn(0) as conn:
+        eventually(lambda: conn.describe_cluster() == {0: False, 1: False, 2: True}, 5, 0.05, "R31: DescribeCluster 2")
+        check(2 not in conn.metadata()["brokers"], "R30: Metadata names a fenced broker")
+        check(2 not in conn.describe_cluster(include_fenced=False))
+    seen = row["lastSeen"]
+    now = eventually(lambda: coordinators(c, (0, 1), groups), 10, what="coordinators after the loss")
+    moved = [g for g in groups if now[g][1] != c.before[g][1]]
+    check(all(c.before[g][1] == 2 for g in moved), "R18: a group of a living broker moved")
+    check(len(moved) == sum(1 for g in groups if c.before[g][1] == 2), "R18: a group stayed on the dead broker")
+    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-server", c.address(0),
+                             "--include-fenced-brokers")
+    check(any(line.split()[:1] == ["2"] and "fenced" in line and "unfenced" not in line for line in out.splitlines()), out)
+    check(c.broker_status(2)["lastSeen"] == seen, "R13: lastSeen of a dead broker moved")
+    c.let_go(2)
+    c.wait_serving(3)
+    history = p.history()
+    final = load.everything(c.bootstrap, "faults")
+    bad = load.check_history(history, final)
+    check(not bad, f"{len(bad)} findings, first:", bad[:3])
+    check(not history["failed"] and not history["unflushed"], "failed sends", history["failed"][:3])
+    check(load.longest_gap(history) < 10, "clients stood still for", load.longest_gap(history))
+    eventually(lambda: {i: p["leader"] for i, p in meta(c, "faults")["partitions"].items()} == homes, 40, 0.5,
+               "the same partitions back")
+    back = eventually(lambda: (v := coordinators(c, (0, 1, 2), groups)) == c.before and v, 40, 0.5, "R22: the same groups back")
+    check(back)
+    return f"fenced after {fenced_after:.2f} s, longest ack gap {load.longest_gap(history):.2f} s, {len(history['acked'])} acked"
+
+
+@scenario
+def sigterm_hands_over_without_a_failed_send(c):
+    p = load.Producing(c.bootstrap, "faults", 12, rate=400)
+    first = wire_end(c, "faults", 0)
+    eventually(lambda: wire_end(c, "faults", 0) > first, 30, what="the producer's first record")
+    c.hold_back(1)
+    pid = c.kill(1, signal.SIGTERM)
+    seen = set()
+    t0 = time.monotonic()
+    while os.path.exists(f"/proc/{pid}") and not zombie(pid) and time.monotonic() - t0 < 40:
+        row = c.broker_status(1)
+        if row:
+            seen.add(row["state"])
+        time.sleep(0.01)
+    took = time.monotonic() - t0
+    check("Draining" in seen, "R25: never shown Draining, only", seen)
+    with c.conn(0) as conn:
+        leaders = {q["leader"] for q in conn.metadata(["faults"])["topics"]["faults"]["partitions"].values()}
+    check(1 not in leaders, "leadership was not gone at exit")
+    c.let_go(1)
+    c.wait_serving(3)
+    history = p.history()
+    check(not history["failed"] and not history["unflushed"], "failed sends", history["failed"][:3])
+    return f"exit after {took:.2f} s, longest ack gap {load.longest_gap(history):.2f} s"
+
+
+@scenario
+def five_hundred_topics_in_a_burst_flap_nobody(c):
+    stop, bad = time.monotonic() + 120, []
+    proc = subprocess.Popen([sys.executable, "-c", (
+        "import sys; sys.path.insert(0, sys.argv[1]); from kaaslib import wire\n"
+        "for k in range(10):\n"
+        "  with wire.Conn(sys.argv[2], 120) as c:\n"
+        "    r = c.create_topics([f'burst-{k}-{i}' for i in range(50)], timeout_ms=60000)\n"
+        "    assert all(e == 0 for e in r.values()), r\n"), str(pathlib.Path(__file__).resolve().parent.parent), c.address(1)])
+    while proc.poll() is None and time.monotonic() < stop:
+        bad += [(n, c.readyz(n)) for n in range(3) if c.readyz(n)[0] != 200]
+        time.sleep(0.05)
+    check(proc.wait(60) == 0, "creation failed")
+    check(not bad, "R45: readiness flapped:", bad[:2])
+    def all_led():
+        with c.conn(2) as conn:
+            topics = conn.metadata()["topics"]
+        mine = [t for name, t in topics.items() if name.startswith("burst-")]
+        return len(mine) == 500 and all(t["error"] == 0 and t["partitions"][0]["leader"] >= 0 for t in mine)
+    eventually(all_led, 60, 0.3, "500 topics led")
+
+
+@scenario
+def topics_come_and_go_as_objects(c):
+    with c.conn(0) as conn:
+        check(conn.create_topics(["as-object"], 2)["as-object"] == 0)
+    obj = eventually(lambda: c.object("kaastopics", "as-object"), 10, what="a KaasTopic for a topic that a client made")
+    check(obj["spec"]["topicName"] == "as-object" and obj["spec"]["partitions"] == 2, obj["spec"])
+    with c.conn(1) as conn:
+        check(conn.delete_topics(["as-object"])["as-object"] == 0)
+    eventually(lambda: not (c.dir / "objects/kaastopics/default/as-object.json").exists(), 20, what="its end")
+    with c.conn(2) as conn:
+        eventually(lambda: conn.metadata(["as-object"])["topics"]["as-object"]["error"] == 3, 10, what="unknown to clients")
+
+
+@scenario
+def garbage_costs_only_its_connection(c):
+    before = c.pids()
+    with c.conn(0) as neighbour:
+        for _ in range(3):
+            ended = garbage.throw(c.address(0))
+            check("still open" not in ended.values(), ended)
+        silent = garbage.half_open(c.address(0), 1000)
+        neighbour.metadata()
+        with c.conn(0) as late:
+            late.metadata()
+        for s in silent:
+            s.close()
+    check(c.pids() == before, "a broker restarted")
+
+
+@scenario
+def cold_restart_keeps_everything(c):
+    name = "java-4.4"
+    with c.conn(0) as conn:
+        topics = sorted(conn.metadata()["topics"])
+    pids = c.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(set(c.pids()) - set(pids)) == 3, 30, what="new processes")
+    c.wait_serving(3)
+    with c.conn(0) as conn:
+        eventually(lambda: sorted(conn.metadata()["topics"]) == topics, 20, what="all topics")
+    leaders = {p["leader"] for t in all_topics(c).values() for p in t["partitions"].values()}
+    check(leaders == {0, 1, 2}, "spread over", leaders)
+    out = eventually(lambda: offsets_of(c, f"g-{name}"), 30, 1, "committed offsets")
+    check(sum(out) == RECORDS, "committed offsets sum to", sum(out))
+    r = clients.consume(name, c.bootstrap, f"mixed-{name}", "after-restart", RECORDS).result()
+    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+
+
+@scenario
+def scale_down_and_up(c):
+    c.scale(2)
+    eventually(lambda: [b["id"] for b in c.status()["brokers"]] == [0, 1], 60, what="broker 2 gone from status")
+    for n in (0, 1):
+        with c.conn(n) as conn:
+            eventually(lambda: sorted(conn.describe_cluster()) == [0, 1] and sorted(conn.metadata()["brokers"]) == [0, 1], 5,
+                       what="R9, R33: gone from every answer")
+    c.scale(3)
+    c.wait_serving(3)
+    with c.conn(0) as conn:
+        eventually(lambda: sorted(conn.metadata()["brokers"]) == [0, 1, 2], 10, what="broker 2 back")
+
+
+@scenario
+def the_operator_dies_and_everything_returns(c):
+    before = sorted(all_topics(c))
+    c.operator.kill()
+    c.operator.wait()
+    c.start()
+    c.wait_serving(3)
+    eventually(lambda: sorted(all_topics(c)) == before, 30, what="all topics")
+    r = clients.consume("confluent-kafka", c.bootstrap, "mixed-confluent-kafka", "after-operator", RECORDS).result()
+    check(r["digest"] == records.digest(0, RECORDS), r)
+
+
+@scenario
+def the_end_leaves_nothing(c):
+    pids = c.pids() + [c.operator.pid]
+    c.stop()
+    check(not [p for p in pids if os.path.exists(f"/proc/{p}")], "processes left")
+    check(local.ports_free(c.base), "ports left")
+
+
+def zombie(pid):
+    try:
+        return open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def meta(c, topic):
+    with c.conn(0) as conn:
+        return conn.metadata([topic])["topics"][topic]
+
+
+def all_topics(c):
+    with c.conn(0) as conn:
+        return {n: t for n, t in conn.metadata()["topics"].items()}
+
+
+def wire_end(c, topic, partition):
+    """High watermark of a partition, asked of its leader."""
+    leader = meta(c, topic)["partitions"][partition]["leader"]
+    with c.conn(leader) as conn:
+        return conn.end_offset(topic, partition)
+
+
+def coordinators(c, brokers, groups):
+    views = []
+    for n in brokers:
+        with c.conn(n) as conn:
+            views.append(conn.coordinators(groups))
+    same = all(v == views[0] for v in views)
+    return views[0] if same and all(e == 0 for e, _ in views[0].values()) else None
+
+
+def offsets_of(c, group):
+    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", c.bootstrap,
+                             "--describe", "--group", group)
+    return [int(line.split()[3]) for line in out.splitlines() if line.startswith(group)]
+
+
+def main():
+    clients.prepare()
+    with local.LocalCluster(build=BUILD) as c:
+        return runner.run(c, sys.argv[1:], on_failure=lambda _: c.tail())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

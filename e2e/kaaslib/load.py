@@ -3,7 +3,7 @@
 Runs as a program of its own on the confluent-kafka environment, so that the scenario's interpreter
 stays free:
 
-    load.py produce BOOTSTRAP TOPIC SECONDS RATE idempotent|plain   → JSON history on stdout
+    load.py produce BOOTSTRAP TOPIC SECONDS RATE idempotent|plain FIRST   → JSON history on stdout
     load.py drain BOOTSTRAP TOPIC                                   → JSON of everything in the topic
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 
 
-def produce(bootstrap, topic, seconds, rate, idempotent):
+def produce(bootstrap, topic, seconds, rate, idempotent, first):
     from confluent_kafka import Producer
     acked, failed = [], []
 
@@ -31,7 +31,7 @@ def produce(bootstrap, topic, seconds, rate, idempotent):
         due = int((time.time() - t0) * rate)
         while i < due:
             try:
-                producer.produce(topic, value=f"v{i}", on_delivery=on_delivery, partition=i % PARTITIONS)
+                producer.produce(topic, value=f"v{first + i}", on_delivery=on_delivery, partition=i % PARTITIONS)
             except BufferError:
                 break
             i += 1
@@ -74,9 +74,9 @@ def _command(*args):
 class Producing:
     """A producer running beside the scenario."""
 
-    def __init__(self, bootstrap, topic, seconds, rate=500, idempotent=True, wrap=()):
+    def __init__(self, bootstrap, topic, seconds, rate=500, idempotent=True, first=0, wrap=()):
         mode = "idempotent" if idempotent else "plain"
-        self.proc = subprocess.Popen([*wrap, *_command("produce", bootstrap, topic, seconds, rate, mode)],
+        self.proc = subprocess.Popen([*wrap, *_command("produce", bootstrap, topic, seconds, rate, mode, first)],
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def history(self, timeout_s=400):
@@ -127,6 +127,6 @@ def check_history(history, final, idempotent=True):
 
 if __name__ == "__main__":
     if sys.argv[1] == "produce":
-        produce(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]), sys.argv[6] == "idempotent")
+        produce(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]), sys.argv[6] == "idempotent", int(sys.argv[7]))
     else:
         drain(sys.argv[2], sys.argv[3])

@@ -18,9 +18,9 @@
 #include "k8s/k8s_stream.h"
 
 enum {
-    CALLS_MAX = 4096,            /* at once; more end with KC_E_BUSY */
+    CALLS_MAX = 4096, /* at once; more end with KC_E_BUSY */
     TOKEN_MAX = 32 << 10,
-    TOKEN_AGE_MS = 60 * 1000,    /* projected tokens rotate well before they expire */
+    TOKEN_AGE_MS = 60 * 1000, /* projected tokens rotate well before they expire */
     CONNECT_MS = 5000,
     DEADLINE_MS = 10000,
     STREAM_PENDING_MAX = 64 << 20
@@ -30,12 +30,12 @@ static const size_t ANSWER_MAX = 16 << 20;
 struct k8s_client {
     struct k8s_config cfg;
     struct k8s_multi multi;
-    struct kc_list calls;   /* struct k8s_call.link */
-    struct kc_list ready;   /* struct k8s_call.ready */
+    struct kc_list calls; /* struct k8s_call.link */
+    struct kc_list ready; /* struct k8s_call.ready */
     int n_calls, n_holders;
     bool pumping, doomed;
-    char *auth;             /* "Authorization: Bearer …" or NULL */
-    int64_t auth_read_ms;   /* when the token file was read; 0 = not yet */
+    char *auth; /* "Authorization: Bearer …" or NULL */
+    int64_t auth_read_ms; /* when the token file was read; 0 = not yet */
 };
 
 struct k8s_call {
@@ -54,7 +54,7 @@ struct k8s_call {
     void *ctx;
     bool in_multi, finished, retried, dispatching, cancelled;
     bool opened; /* a stream's headers have come, and that is still to be told */
-    int error;        /* finished without an answer */
+    int error; /* finished without an answer */
     char message[CURL_ERROR_SIZE];
 };
 
@@ -125,7 +125,8 @@ static void refresh_token(struct k8s_client *c)
 
 static void set_pem(CURL *e, CURLoption opt, const char *pem)
 {
-    struct curl_blob blob = {.data = (void *)(uintptr_t)pem, .len = strlen(pem), .flags = CURL_BLOB_COPY};
+    struct curl_blob blob = {
+        .data = (void *)(uintptr_t)pem, .len = strlen(pem), .flags = CURL_BLOB_COPY};
     curl_easy_setopt(e, opt, &blob);
 }
 
@@ -193,7 +194,8 @@ static void set_options(struct k8s_call *call)
     curl_easy_setopt(e, CURLOPT_PROXY, ""); /* the server of our own cluster: never by a proxy */
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)KC_MIN(call->timeout_ms, (int64_t)CONNECT_MS));
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS,
+                     (long)KC_MIN(call->timeout_ms, (int64_t)CONNECT_MS));
     if (call->data) {
         curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
         curl_easy_setopt(e, CURLOPT_HEADERDATA, call);
@@ -259,9 +261,9 @@ static int prepare(struct k8s_call *call, const struct k8s_request *req)
     call->url = kc_alloc(room);
     snprintf(call->url, room, "%s%s", call->client->cfg.server, path);
     call->verb = verbs[req->method];
-    call->content_type = !req->content_type                               ? "application/json"
+    call->content_type = !req->content_type                                ? "application/json"
                          : strcmp(req->content_type, K8S_MERGE_PATCH) == 0 ? K8S_MERGE_PATCH
-                                                                          : K8S_APPLY_PATCH;
+                                                                           : K8S_APPLY_PATCH;
     if (req->body) {
         call->body = json_dumps(req->body, JSON_COMPACT);
     }
@@ -282,7 +284,9 @@ static struct k8s_call *send_any(struct k8s_client *c, const struct k8s_request 
     call->done = done;
     call->ctx = ctx;
     call->timeout_ms = req->timeout_ms ? req->timeout_ms : DEADLINE_MS;
-    kc_dyn_init(&call->in, data ? (size_t)STREAM_PENDING_MAX : req->max_bytes ? req->max_bytes : ANSWER_MAX);
+    kc_dyn_init(&call->in, data             ? (size_t)STREAM_PENDING_MAX
+                           : req->max_bytes ? req->max_bytes
+                                            : ANSWER_MAX);
     kc_list_init(&call->ready);
     kc_list_add_tail(&c->calls, &call->link);
     c->n_calls++;
@@ -295,7 +299,8 @@ static struct k8s_call *send_any(struct k8s_client *c, const struct k8s_request 
     return call;
 }
 
-struct k8s_call *k8s_send(struct k8s_client *c, const struct k8s_request *req, k8s_done done, void *ctx)
+struct k8s_call *k8s_send(struct k8s_client *c, const struct k8s_request *req, k8s_done done,
+                          void *ctx)
 {
     return send_any(c, req, NULL, done, ctx);
 }
@@ -493,19 +498,24 @@ static char *dup_or_null(const char *s)
     return s ? kc_strdup(s) : NULL;
 }
 
-struct k8s_client *k8s_client_new(struct rt_loop *loop, const struct k8s_config *cfg, struct kc_err *err)
+struct k8s_client *k8s_client_new(struct rt_loop *loop, const struct k8s_config *cfg,
+                                  struct kc_err *err)
 {
     struct k8s_client *c = kc_zalloc(sizeof(*c));
     if (k8s_multi_init(&c->multi, loop, pump, c, err)) {
         kc_free(c);
         return NULL;
     }
-    c->cfg = (struct k8s_config){
-        .server = kc_strdup(cfg->server), .namespace_ = kc_strdup(cfg->namespace_),
-        .ca_file = dup_or_null(cfg->ca_file), .ca_pem = dup_or_null(cfg->ca_pem),
-        .cert_file = dup_or_null(cfg->cert_file), .cert_pem = dup_or_null(cfg->cert_pem),
-        .key_file = dup_or_null(cfg->key_file), .key_pem = dup_or_null(cfg->key_pem),
-        .token_file = dup_or_null(cfg->token_file), .token = dup_or_null(cfg->token)};
+    c->cfg = (struct k8s_config){.server = kc_strdup(cfg->server),
+                                 .namespace_ = kc_strdup(cfg->namespace_),
+                                 .ca_file = dup_or_null(cfg->ca_file),
+                                 .ca_pem = dup_or_null(cfg->ca_pem),
+                                 .cert_file = dup_or_null(cfg->cert_file),
+                                 .cert_pem = dup_or_null(cfg->cert_pem),
+                                 .key_file = dup_or_null(cfg->key_file),
+                                 .key_pem = dup_or_null(cfg->key_pem),
+                                 .token_file = dup_or_null(cfg->token_file),
+                                 .token = dup_or_null(cfg->token)};
     if (c->cfg.token) {
         size_t room = strlen(c->cfg.token) + 32;
         c->auth = kc_alloc(room);

@@ -32,23 +32,23 @@ enum k8s_method { K8S_GET, K8S_POST, K8S_PUT, K8S_PATCH, K8S_DELETE };
 struct k8s_request {
     enum k8s_method method;
     struct k8s_resource resource;
-    const char *ns;           /* NULL = cluster-scoped, or all namespaces */
-    const char *name;         /* NULL = the collection */
-    const char *subresource;  /* "status", "scale" or NULL */
-    const char *query;        /* encoded, without '?', or NULL */
+    const char *ns; /* NULL = cluster-scoped, or all namespaces */
+    const char *name; /* NULL = the collection */
+    const char *subresource; /* "status", "scale" or NULL */
+    const char *query; /* encoded, without '?', or NULL */
     const char *content_type; /* NULL = application/json */
-    const json_t *body;       /* NULL = none */
-    int64_t timeout_ms;       /* whole request; 0 = 10 s */
-    size_t max_bytes;         /* of the answer; 0 = 16 MiB */
+    const json_t *body; /* NULL = none */
+    int64_t timeout_ms; /* whole request; 0 = 10 s */
+    size_t max_bytes; /* of the answer; 0 = 16 MiB */
 };
 
 struct k8s_result {
-    int code;               /* HTTP status; 0 = no whole answer came */
-    int error;              /* with code 0: KC_E_TIMEOUT, KC_E_BUSY, KC_E_TOO_LARGE, KC_E_CLOSED, … */
-    const char *reason;     /* metav1.Status reason ("NotFound", "Conflict", "Expired"), or "" */
-    const char *message;    /* metav1.Status message, or what the transport says */
+    int code; /* HTTP status; 0 = no whole answer came */
+    int error; /* with code 0: KC_E_TIMEOUT, KC_E_BUSY, KC_E_TOO_LARGE, KC_E_CLOSED, … */
+    const char *reason; /* metav1.Status reason ("NotFound", "Conflict", "Expired"), or "" */
+    const char *message; /* metav1.Status message, or what the transport says */
     int64_t retry_after_ms; /* what the server asks for (429, 503); 0 = nothing */
-    json_t *doc;            /* the object, the list, or the Status; NULL if none; borrowed */
+    json_t *doc; /* the object, the list, or the Status; NULL if none; borrowed */
 };
 /* Every call ends in exactly one done, later than k8s_send returns, unless it is cancelled. */
 typedef void (*k8s_done)(void *ctx, const struct k8s_result *r);

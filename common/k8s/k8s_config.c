@@ -117,8 +117,8 @@ static json_t *named(json_t *doc, const char *list, const char *name)
 }
 
 /* A credential given as a file name or inline as base64. */
-static int credential(json_t *from, const char *key, const char *dir, char **ret_file, char **ret_pem,
-                      struct kc_err *err)
+static int credential(json_t *from, const char *key, const char *dir, char **ret_file,
+                      char **ret_pem, struct kc_err *err)
 {
     char data_key[64];
     snprintf(data_key, sizeof(data_key), "%s-data", key);
@@ -155,11 +155,13 @@ static int parse_cluster(struct k8s_config *c, json_t *cluster, const char *dir,
     if (strncmp(server, "https://", 8) != 0 && !is_loopback(server)) {
         return kc_fail(err, KC_E_CONFIG, "kubeconfig: server must be an https:// address");
     }
-    static const char *const refused[] = {"insecure-skip-tls-verify", "tls-server-name", "proxy-url"};
+    static const char *const refused[] = {"insecure-skip-tls-verify", "tls-server-name",
+                                          "proxy-url"};
     for (size_t i = 0; i < KC_ARRAY_LEN(refused); i++) {
         json_t *v = kc_json_at(cluster, refused[i]);
         if (v && !json_is_false(v)) {
-            return kc_fail(err, KC_E_UNSUPPORTED, "kubeconfig: cluster.%s is not supported", refused[i]);
+            return kc_fail(err, KC_E_UNSUPPORTED, "kubeconfig: cluster.%s is not supported",
+                           refused[i]);
         }
     }
     size_t len = strlen(server);
@@ -175,9 +177,10 @@ static int parse_user(struct k8s_config *c, json_t *user, const char *dir, struc
     static const char *const refused[] = {"exec", "auth-provider", "username", "as"};
     for (size_t i = 0; i < KC_ARRAY_LEN(refused); i++) {
         if (kc_json_at(user, refused[i])) {
-            return kc_fail(err, KC_E_UNSUPPORTED,
-                           "kubeconfig: user.%s is not supported; use a token or a client certificate",
-                           refused[i]);
+            return kc_fail(
+                err, KC_E_UNSUPPORTED,
+                "kubeconfig: user.%s is not supported; use a token or a client certificate",
+                refused[i]);
         }
     }
     const char *token = kc_json_str(user, "token", NULL);
@@ -201,8 +204,8 @@ int k8s_config_parse(struct k8s_config *ret, const char *yaml, size_t len, const
     struct k8s_config c = {0};
     const char *name = kc_json_str(doc, "current-context", NULL);
     json_t *context = kc_json_at(named(doc, "contexts", name), "context");
-    json_t *cluster = kc_json_at(
-        named(doc, "clusters", kc_json_str(context, "cluster", NULL)), "cluster");
+    json_t *cluster =
+        kc_json_at(named(doc, "clusters", kc_json_str(context, "cluster", NULL)), "cluster");
     json_t *user = kc_json_at(named(doc, "users", kc_json_str(context, "user", NULL)), "user");
     int rc;
     if (!context || !cluster) {

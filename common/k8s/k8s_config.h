@@ -9,7 +9,7 @@
 
 /* All strings are owned; NULL where absent. Of a pair file/pem at most one is set. */
 struct k8s_config {
-    char *server;     /* "https://10.96.0.1:443", no trailing slash */
+    char *server; /* "https://10.96.0.1:443", no trailing slash */
     char *namespace_; /* of the pod, or of the kubeconfig's context; "default" if neither says */
     char *ca_file, *ca_pem;
     char *cert_file, *cert_pem; /* client certificate and key */
@@ -21,7 +21,8 @@ struct k8s_config {
 /* KUBECONFIG if set and not empty, else the pod's own account. */
 int k8s_config_load(struct k8s_config *ret, struct kc_err *err) KC_MUST_CHECK;
 /* The pod's account. root is "" or a prefix for the ServiceAccount's folder (tests). */
-int k8s_config_in_cluster(struct k8s_config *ret, const char *root, struct kc_err *err) KC_MUST_CHECK;
+int k8s_config_in_cluster(struct k8s_config *ret, const char *root,
+                          struct kc_err *err) KC_MUST_CHECK;
 /* The current context of a kubeconfig's text; dir resolves its relative file names. Server
  * certificates are always verified, and plain HTTP is accepted only for a loopback address. */
 int k8s_config_parse(struct k8s_config *ret, const char *yaml, size_t len, const char *dir,

@@ -8,7 +8,7 @@
 
 struct k8s_frame {
     struct kc_dyn buf;
-    size_t head;    /* start of the line being gathered */
+    size_t head; /* start of the line being gathered */
     size_t scanned; /* no newline before this offset */
 };
 

@@ -9,7 +9,7 @@
 
 enum {
     CONNECTIONS_MAX = 128, /* to the server; further transfers wait in libcurl */
-    DEAD_PEER_MS = 20000   /* unanswered bytes or probes: the connection is given up */
+    DEAD_PEER_MS = 20000 /* unanswered bytes or probes: the connection is given up */
 };
 
 struct sock {
@@ -125,7 +125,8 @@ int k8s_multi_init(struct k8s_multi *m, struct rt_loop *loop, void (*turn)(void 
     if (!curl) {
         return kc_fail(err, KC_E_UNSUPPORTED, "libcurl cannot start");
     }
-    *m = (struct k8s_multi){.loop = loop, .curl = curl, .turn = turn, .ctx = ctx, .open_handles = 2};
+    *m =
+        (struct k8s_multi){.loop = loop, .curl = curl, .turn = turn, .ctx = ctx, .open_handles = 2};
     uv_timer_init(&loop->uv, &m->timer);
     uv_timer_init(&loop->uv, &m->kick);
     m->timer.data = m->kick.data = m;

@@ -24,7 +24,8 @@ static void put(struct text *t, const char *s, size_t n)
 
 static void put_encoded(struct text *t, const char *s)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    static const char plain[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
     static const char hex[] = "0123456789ABCDEF";
     for (; *s; s++) {
         if (strchr(plain, *s)) {

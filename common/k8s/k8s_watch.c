@@ -20,13 +20,13 @@
 
 enum {
     LIST_LIMIT = 500,
-    EVENT_MAX = 8 << 20,       /* one event: etcd's limit on an object is 1.5 MiB */
+    EVENT_MAX = 8 << 20, /* one event: etcd's limit on an object is 1.5 MiB */
     PAGE_MAX = 64 << 20,
     LIST_TIMEOUT_MS = 30000,
-    IDLE_MS = 150 * 1000,      /* the server sends a bookmark a minute */
+    IDLE_MS = 150 * 1000, /* the server sends a bookmark a minute */
     BACKOFF_MIN_MS = 100,
     BACKOFF_MAX_MS = 10000,
-    HEALTHY_MS = 1000,         /* a stream that lived so long was no failure */
+    HEALTHY_MS = 1000, /* a stream that lived so long was no failure */
     SERVER_TIMEOUT_MIN_S = 300 /* up to twice that: clients spread out */
 };
 
@@ -46,13 +46,13 @@ struct k8s_watch {
     void *ctx;
     struct kc_map known; /* "ns/name" -> struct known */
     uint64_t round;
-    char version[64];   /* to resume at */
-    char cont[1024];    /* of the list under way */
+    char version[64]; /* to resume at */
+    char cont[1024]; /* of the list under way */
     struct k8s_frame frame;
     struct k8s_call *call;
-    enum step step;     /* what runs, or runs when the timer fires */
-    bool waiting;       /* the timer is a back-off, not a deadline */
-    bool progress;      /* this stream has brought an event */
+    enum step step; /* what runs, or runs when the timer fires */
+    bool waiting; /* the timer is a back-off, not a deadline */
+    bool progress; /* this stream has brought an event */
     bool stopped;
     int failures;
     int64_t opened_ms;
@@ -352,7 +352,8 @@ static void on_data(void *ctx, const void *data, size_t len)
         recovered(w);
     }
     if (!more) {
-        struct k8s_result r = {.code = w->health.last_code, .message = "the watch was ended by an error event"};
+        struct k8s_result r = {.code = w->health.last_code,
+                               .message = "the watch was ended by an error event"};
         end_stream(w);
         if (w->step == STEP_LIST && w->failures == 0) {
             w->failures = 1; /* a second one in a row waits */

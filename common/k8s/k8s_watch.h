@@ -24,12 +24,12 @@ typedef void (*k8s_watch_fn)(void *ctx, enum k8s_event ev, json_t *doc);
 /* Strings are copied. */
 struct k8s_watch_opts {
     struct k8s_resource resource;
-    const char *ns;             /* NULL = all namespaces, or a cluster-scoped kind */
-    const char *name;           /* one object (a field selector; RBAC with resourceNames allows it) */
+    const char *ns; /* NULL = all namespaces, or a cluster-scoped kind */
+    const char *name; /* one object (a field selector; RBAC with resourceNames allows it) */
     const char *label_selector; /* or NULL */
     const char *field_selector; /* or NULL; not together with name */
-    int64_t idle_ms;            /* no byte for so long, bookmarks included: redial; 0 = 150 s */
-    int64_t backoff_max_ms;     /* 0 = 10 s */
+    int64_t idle_ms; /* no byte for so long, bookmarks included: redial; 0 = 150 s */
+    int64_t backoff_max_ms; /* 0 = 10 s */
 };
 
 struct k8s_watch;
@@ -41,11 +41,11 @@ void k8s_watch_stop(struct k8s_watch *w); /* fn is not called any more; NULL all
 json_t *k8s_watch_find(const struct k8s_watch *w, const char *ns, const char *name);
 
 struct k8s_watch_health {
-    bool synced;             /* SYNCED has been told */
-    bool connected;          /* a stream is open now */
-    int64_t last_byte_ms;    /* monotonic; of the newest sign of life; 0 = never */
+    bool synced; /* SYNCED has been told */
+    bool connected; /* a stream is open now */
+    int64_t last_byte_ms; /* monotonic; of the newest sign of life; 0 = never */
     uint64_t relists, redials;
-    int last_code;           /* of the newest failure; 0 = transport */
+    int last_code; /* of the newest failure; 0 = transport */
 };
 struct k8s_watch_health k8s_watch_health(const struct k8s_watch *w);
 

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Scenarios on a real Kubernetes with kaas installed by Helm and a KaasCluster `demo` of three brokers applied.
+
+Runs inside the cluster's namespaces: kenv suite.py [NAME...]. KAAS_SOAK=1: full record counts and full minutes."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from kaaslib import clients, garbage, load, records, runner  # noqa: E402
+from kaaslib.kube import KubeCluster, Watch, apiserver_pid, get, kubectl, lease_holder, pids_of  # noqa: E402
+from kaaslib.runner import check, eventually, hold, scenario  # noqa: E402
+
+SOAK = bool(os.environ.get("KAAS_SOAK"))
+RECORDS = 100_000 if SOAK else 5_000
+MINUTE = 60 if SOAK else 20
+NODES = int(os.environ.get("KC_NODES", "1"))
+GROUPS = [f"group-{i}" for i in range(200)]
+
+
+@scenario
+def the_cluster_turns_ready(c):
+    kubectl("wait", "kaascluster/demo", "--for=condition=Ready", "--timeout=120s", timeout_s=130)
+    c.wait_serving(3)
+    check(c.status()["observedGeneration"] == c.object()["metadata"]["generation"])
+
+
+@scenario
+def kubectl_get_prints_the_columns(c):
+    def head(kind):
+        return kubectl("get", kind).splitlines()[0].split()
+    check(head("kaasclusters") == "NAME DESIRED SERVING FENCED DRAINING PARTITIONS OFFLINE VERSION READY AGE".split(),
+          head("kaasclusters"))
+    rows = kubectl("get", "kaasbrokers").splitlines()
+    check(len(rows) == 4 and rows[0].split()[:2] == ["NAME", "STATE"], rows)
+    check(all("Serving" in r for r in rows[1:]), rows)
+    c.create_topic("columns", 2)
+    eventually(lambda: "columns" in kubectl("get", "kaastopics"), 10, what="the topic as an object")
+    text = kubectl("explain", "kaascluster.spec.listeners")
+    check("DESCRIPTION" in text and "<empty>" not in text, text[:400])
+
+
+@scenario
+def a_bad_spec_is_refused_with_the_fix(_c):
+    base = {"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasCluster", "metadata": {"name": "bad"}}
+    good = {"replicas": 3, "image": "localhost/kaas:1", "storage": {"hostPath": "/srv/x"},
+            "listeners": [{"name": "internal", "port": 9092, "type": "internal"}]}
+    cases = [({"replicas": 0}, "replicas"), ({"minReadySeconds": -1}, "minReadySeconds"), ({"storage": {}}, "storage"),
+             ({"listeners": [{"name": "a", "port": 99999, "type": "internal"}]}, "port")]
+    for change, field in cases:
+        r = kubectl("apply", "-f", "-", stdin=json.dumps({**base, "spec": {**good, **change}}), ok=False)
+        check(r.returncode != 0 and field in r.stderr, change, r.stderr or "accepted")
+
+
+@scenario
+def every_client_moves_records_exactly(c):
+    for name in clients.MAKERS:
+        topic = f"mixed-{name}"
+        c.create_topic(topic, 3)
+        r = clients.produce(name, c.bootstrap, topic, 0, RECORDS).result()
+        check(r["sent"] == RECORDS and r["failed"] == 0, name, "produced", r)
+        r = clients.consume(name, c.bootstrap, topic, f"g-{name}", RECORDS).result()
+        check(r["unique"] == RECORDS == r["records"] and r["digest"] == records.digest(0, RECORDS), name, "consumed", r)
+    return f"{len(clients.MAKERS)} clients x {RECORDS} records"
+
+
+@scenario
+def topics_are_objects_both_ways(c):
+    topic = {"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasTopic", "metadata": {"name": "applied"},
+             "spec": {"cluster": "demo", "topicName": "applied", "partitions": 4}}
+    kubectl("apply", "-f", "-", stdin=json.dumps(topic))
+    eventually(lambda: len(c.metadata(["applied"])["topics"]["applied"]["partitions"]) == 4, 30, what="seen by clients")
+    kubectl("delete", "kaastopic", "applied", "--timeout=30s")
+    eventually(lambda: c.metadata(["applied"])["topics"]["applied"]["error"] == 3, 30, what="gone for clients")
+    clients.kafka_tool("4.4.0", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.bootstrap, "--create", "--topic", "by-admin",
+                       "--partitions", "2")
+    eventually(lambda: get("kaastopic", "by-admin")["spec"]["partitions"] == 2, 10, what="AdminClient's topic as an object")
+    clients.kafka_tool("4.4.0", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.bootstrap, "--delete", "--topic", "by-admin")
+    eventually(lambda: kubectl("get", "kaastopic", "by-admin", ok=False).returncode != 0, 30, what="its end")
+
+
+@scenario
+def coordinators_are_spread_and_agreed(c):
+    before = eventually(lambda: c.coordinators((0, 1, 2), GROUPS), 30, what="R18: one answer from every broker")
+    per = [sum(1 for _, n in before.values() if n == b) for b in range(3)]
+    check(min(per) >= 40, per)
+    return per
+
+
+def under_load(c, seconds, fault):
+    """Runs fault(c) while an idempotent producer works; checks the history afterwards."""
+    c.create_topic("faults", load.PARTITIONS)
+    p = load.Producing(c.bootstrap, "faults", seconds, rate=300, first=int(time.time() * 1000) % 10**9 * 1000)
+    time.sleep(2)  # the producer's own start
+    note = fault()
+    history = p.history()
+    c.histories.append(history)
+    check(not history["failed"] and not history["unflushed"], "failed sends", history["failed"][:3])
+    final = load.everything(c.bootstrap, "faults")
+    bad = [b for h in c.histories for b in load.check_history(h, final, idempotent=False)]
+    check(not bad, f"{len(bad)} findings, first:", bad[:3])
+    return f"{note}; {len(history['acked'])} acked, longest ack gap {load.longest_gap(history):.2f} s"
+
+
+@scenario
+def a_killed_container_is_fenced_and_comes_back(c):
+    before = eventually(lambda: c.coordinators((0, 1, 2), GROUPS), 30)
+    watch = Watch("demo")
+    try:
+        def fault():
+            t0 = time.monotonic()
+            c.kill(2)
+            after = watch.first(lambda s: any(b["id"] == 2 and b["state"] == "Fenced" for b in s.get("brokers", [])), t0, 5)
+            c.wait_serving(3)
+            return f"fenced in status after {after:.2f} s"
+        note = under_load(c, 25, fault)
+    finally:
+        watch.close()
+    eventually(lambda: c.coordinators((0, 1, 2), GROUPS) == before, 60, 0.5, "R22: the same coordinators back")
+    return note
+
+
+@scenario
+def a_cut_off_node_stays_dead_and_fenced(c):
+    if NODES < 3:
+        return "needs three nodes: skipped here, runs with KC_NODES=3"
+    node = c.node_of(2)
+    if node == "node0":
+        return "broker 2 shares node0 with the service addresses"
+    watch = Watch("demo")
+
+    def fault():
+        t0 = time.monotonic()
+        c.cut(node)
+        try:
+            after = watch.first(lambda s: any(b["id"] == 2 and b["state"] == "Fenced" and b["health"] == "Dead"
+                                              for b in s.get("brokers", [])), t0, 15)
+            alive = [n for n in (0, 1) if c.node_of(n) != node]
+            with c.conn(alive[0]) as conn:
+                eventually(lambda: conn.describe_cluster().get(2) is True, 5, what="R31")
+                hold(lambda: c.broker_status(2)["state"] == "Fenced" and c.broker_status(2)["health"] == "Dead"
+                     and all(n in conn.metadata()["brokers"] for n in alive), MINUTE, 0.5, "Dead and fenced, survivors listed")
+        finally:
+            c.cut(node, False)
+        c.wait_serving(3)
+        return f"Dead after {after:.2f} s"
+    try:
+        return under_load(c, MINUTE + 30, fault)
+    finally:
+        watch.close()
+
+
+@scenario
+def a_pod_delete_moves_no_home_and_fails_no_send(c):
+    before = eventually(lambda: c.coordinators((0, 1, 2), GROUPS), 30)
+    watch = Watch("demo")
+    try:
+        def fault():
+            t0 = time.monotonic()
+            kubectl("delete", "pod", "demo-1", "--wait=true", timeout_s=90)
+            after = watch.first(lambda s: any(b["id"] == 1 and b["state"] == "Draining" for b in s.get("brokers", [])), t0, 10)
+            c.wait_serving(3)
+            ids = {tuple(sorted(b["id"] for b in s.get("brokers", []))) for t, s in watch.seen if t > t0}
+            check(ids == {(0, 1, 2)}, "W1: rows changed:", ids)
+            return f"Draining shown after {after:.2f} s"
+        note = under_load(c, 30, fault)
+    finally:
+        watch.close()
+    eventually(lambda: c.coordinators((0, 1, 2), GROUPS) == before, 60, 0.5, "W1: the same coordinators")
+    return note
+
+
+@scenario
+def scale_down_and_up(c):
+    c.scale(2)
+    eventually(lambda: [b["id"] for b in c.status()["brokers"]] == [0, 1], 90, 0.3, "broker 2 gone from status")
+    for n in (0, 1):
+        with c.conn(n) as conn:
+            eventually(lambda: sorted(conn.describe_cluster()) == [0, 1] == sorted(conn.metadata()["brokers"]), 10,
+                       what="R9, R33: gone from every answer")
+    c.scale(3)
+    c.wait_serving(3)
+
+
+@scenario
+def the_active_operator_dies_and_nothing_moves(c):
+    c.create_topic("faults", load.PARTITIONS)
+    leaders, pods, holder = c.leaders("faults"), c.pods(), lease_holder()
+    victims = pids_of(holder, "kaas-operator")
+    check(len(victims) == 1, "operator processes of", holder, victims)
+    t0 = time.monotonic()
+    os.kill(victims[0], signal.SIGKILL)
+    eventually(lambda: (h := lease_holder()) and h != holder, 15, 0.1, "another holder")
+    took = time.monotonic() - t0
+    hold(lambda: c.leaders("faults") == leaders, 10, 0.5, "R62: leaders and epochs")
+    check(c.pods() == pods, "a broker restarted")
+    with c.conn(0) as conn:
+        check(conn.create_topics([f"after-{int(time.time())}"], 1).popitem()[1] == 0, "the new one takes no admin change")
+    return f"another holder after {took:.1f} s"
+
+
+@scenario
+def without_the_api_server_clients_go_on(c):
+    def fault():
+        pid = apiserver_pid()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(MINUTE)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        eventually(lambda: c.status().get("serving") == 3, 60, 0.5, "status again")
+        return f"{MINUTE} s without an API server"
+    return under_load(c, MINUTE + 10, fault)
+
+
+@scenario
+def garbage_costs_only_its_connection(c):
+    before = c.pods()
+    ended = garbage.throw(c.address(0))
+    check("still open" not in ended.values(), ended)
+    check(c.pods() == before, "a broker restarted")
+
+
+@scenario
+def a_recreated_cluster_adopts_its_volume(c):
+    topics = sorted(c.metadata()["topics"])
+    spec = {k: v for k, v in c.object().items() if k in ("apiVersion", "kind", "spec")}
+    kubectl("delete", "kaascluster", "demo", "--timeout=90s", timeout_s=100)
+    eventually(lambda: not c.pods(), 90, 0.5, "all pods gone")
+    kubectl("apply", "-f", "-", stdin=json.dumps({**spec, "metadata": {"name": "demo", "namespace": "default"}}))
+    c.wait_serving(3)
+    eventually(lambda: sorted(c.metadata()["topics"]) == topics, 60, 0.5, "all topics")
+    name = "java-4.4"
+    r = clients.consume(name, c.bootstrap, f"mixed-{name}", "adopted", RECORDS).result()
+    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+    leaders = {p["leader"] for t in c.metadata()["topics"].values() for p in t["partitions"].values()}
+    check(leaders == {0, 1, 2}, "spread over", leaders)
+
+
+def main():
+    clients.prepare()
+    c = KubeCluster()
+    c.histories = []
+    return runner.run(c, sys.argv[1:], on_failure=c.tail)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

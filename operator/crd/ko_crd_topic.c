@@ -1,0 +1,115 @@
+/* KaasTopic: checks and object names (design.md 2). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_hash.h"
+#include "base/kc_json.h"
+#include "base/kc_mem.h"
+#include "crd/ko_crd_fields.h"
+
+enum { ARENA_CHUNK = 1024, ARENA_MAX = 256 * 1024, PARTITIONS_MAX = 20000, TOPIC_MAX = 249 };
+
+bool ko_topic_name_valid(const char *name)
+{
+    size_t len = strlen(name);
+    return len >= 1 && len <= TOPIC_MAX && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
+}
+
+static bool low_alnum(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+/* A DNS-1123 subdomain; kept here because this library knows no store. */
+static bool object_name_valid(const char *s)
+{
+    size_t len = strlen(s);
+    for (size_t i = 0; i < len; i++) {
+        bool edge = i == 0 || i + 1 == len || s[i - 1] == '.' || s[i + 1] == '.';
+        if (!low_alnum(s[i]) && (edge || (s[i] != '-' && s[i] != '.'))) {
+            return false;
+        }
+    }
+    return len > 0 && len <= 240;
+}
+
+void ko_topic_object_name(const char *topic, const char *salt, char out[254])
+{
+    enum { SLUG_MAX = 200 };
+    if (!*salt && object_name_valid(topic)) {
+        snprintf(out, 254, "%s", topic);
+        return;
+    }
+    size_t n = 0;
+    for (const char *p = topic; *p && n < SLUG_MAX; p++) {
+        char c = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+        if (low_alnum(c)) {
+            out[n++] = c;
+        } else if (n > 0 && out[n - 1] != '-') {
+            out[n++] = '-';
+        }
+    }
+    while (n > 0 && out[n - 1] == '-') {
+        n--;
+    }
+    uint64_t h = kc_hash64_mix(kc_hash64(topic, strlen(topic)), kc_hash64(salt, strlen(salt)));
+    snprintf(out + n, 254 - n, "%s%010llx", n ? "-" : "",
+             (unsigned long long)(h & 0xffffffffffULL));
+}
+
+static void parse_fields(struct ko_topic *t, struct ko_field_errors *e)
+{
+    static const char *const spec[] = {"cluster",           "topicName", "partitions",
+                                       "replicationFactor", "config",    NULL};
+    const json_t *d = t->doc;
+    ko_field_known(d, "spec", spec, e);
+    t->cluster = ko_field_str(d, "spec.cluster", "", e);
+    if (!*t->cluster || strchr(t->cluster, '/')) {
+        ko_field_error(e, "spec.cluster", "must name a KaasCluster of this namespace");
+    }
+    t->topic = ko_field_str(d, "spec.topicName", t->name, e);
+    if (!ko_topic_name_valid(t->topic)) {
+        ko_field_error(e, "spec.topicName",
+                       "must be 1 to 249 letters, digits, dots, underscores or dashes");
+    } else if (strcmp(t->topic, "__consumer_offsets") == 0 ||
+               strcmp(t->topic, "__transaction_state") == 0) {
+        ko_field_error(e, "spec.topicName", "is an internal topic, which the brokers manage");
+    }
+    t->partitions = (int32_t)ko_field_int(d, "spec.partitions", 1, 1, PARTITIONS_MAX, e);
+    /* Virtual: nothing is replicated between brokers, clients just read the number back. */
+    t->replication_factor = (int32_t)ko_field_int(d, "spec.replicationFactor", 1, 1, 32767, e);
+    t->n_settings = ko_field_settings(d, "spec.config", &t->arena, &t->settings, e);
+}
+
+int ko_topic_parse(json_t *doc, struct ko_topic **ret, struct ko_field_errors *errs)
+{
+    struct ko_topic *t = kc_zalloc(sizeof(*t));
+    errs->n = 0;
+    *ret = NULL;
+    kc_arena_init(&t->arena, ARENA_CHUNK, ARENA_MAX);
+    t->doc = json_incref(doc);
+    t->ns = kc_json_str(doc, "metadata.namespace", "default");
+    t->name = kc_json_str(doc, "metadata.name", "");
+    t->uid = kc_json_str(doc, "metadata.uid", "");
+    t->created = kc_json_str(doc, "metadata.creationTimestamp", "");
+    t->topic_id = kc_json_str(doc, "status.topicId", "");
+    t->generation = kc_json_int(doc, "metadata.generation", 0);
+    t->deleting = kc_json_at(doc, "metadata.deletionTimestamp") != NULL;
+    parse_fields(t, errs);
+    if (errs->n > 0) {
+        ko_topic_free(t);
+        return KC_E_CONFIG;
+    }
+    *ret = t;
+    return 0;
+}
+
+void ko_topic_free(struct ko_topic *t)
+{
+    if (t) {
+        json_decref(t->doc);
+        kc_arena_fini(&t->arena);
+        kc_free(t);
+    }
+}

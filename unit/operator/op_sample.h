@@ -1,0 +1,15 @@
+/* op_sample.h - documents that the tests of the operator share. */
+#ifndef OP_SAMPLE_H
+#define OP_SAMPLE_H
+
+#include "crd/ko_crd.h"
+#include "kt.h"
+
+/* YAML text to a document; fails the test if it does not parse. New reference. */
+json_t *op_yaml(const char *text);
+/* A minimal valid KaasCluster "demo" in "ns" with uid and generation; extra: more lines of spec, each
+ * indented by two spaces, or "". */
+json_t *op_cluster_doc(const char *extra);
+struct ko_cluster *op_cluster(const char *extra);
+
+#endif

@@ -1,0 +1,142 @@
+/* The documents a KaasCluster asks for, compared with files under golden/ (KAAS_UPDATE_GOLDEN=1
+ * writes them anew; review the difference). */
+#include <stdlib.h>
+
+#include "base/kc_json.h"
+#include "base/kc_mem.h"
+#include "build/ko_build.h"
+#include "op_sample.h"
+
+static const struct ko_build_opts opts = {"kaas:test", "kaas-heartbeat.kaas-system.svc", 7070};
+
+static void golden_path(const char *name, char *out, size_t cap)
+{
+    const char *slash = strrchr(__FILE__, '/');
+    snprintf(out, cap, "%.*s/golden/%s.json", (int)(slash - __FILE__), __FILE__, name);
+}
+
+/* Takes doc. */
+static void check_golden(const char *name, json_t *doc)
+{
+    char path[1024];
+    golden_path(name, path, sizeof(path));
+    KT_REQUIRE(doc != NULL);
+    if (getenv("KAAS_UPDATE_GOLDEN")) {
+        KT_EQ(json_dump_file(doc, path, JSON_INDENT(2)), 0);
+    }
+    json_t *want = json_load_file(path, 0, NULL);
+    if (!want || !json_equal(want, doc)) {
+        fprintf(stderr, "%s differs:\n", path);
+        json_dumpf(doc, stderr, JSON_INDENT(2));
+        fputc('\n', stderr);
+    }
+    KT_TRUE(want && json_equal(want, doc));
+    json_decref(want);
+    json_decref(doc);
+}
+
+static void documents_are_the_golden_ones(void)
+{
+    struct ko_cluster *c =
+        op_cluster("  image: registry/kaas:1\n  rack: {topologyKey: topology.kubernetes.io/zone}\n"
+                   "  resources: {limits: {memory: 512Mi}}\n  config: {num.partitions: 3}\n");
+    check_golden("serviceaccount", ko_build_service_account(c));
+    check_golden("role", ko_build_role(c));
+    check_golden("rolebinding", ko_build_role_binding(c));
+    check_golden("headless", ko_build_headless_service(c));
+    check_golden("bootstrap", ko_build_bootstrap_service(c));
+    check_golden("config", ko_build_config(c, &opts));
+    check_golden("pdb", ko_build_pdb(c));
+    check_golden("statefulset", ko_build_statefulset(c, &opts, 0));
+    check_golden("broker", ko_build_broker(c, 2));
+    KT_TRUE(ko_build_claim(c) == NULL);
+    ko_cluster_free(c);
+}
+
+static void equal_specs_give_equal_hashes(void)
+{
+    char a[17], b[17];
+    struct ko_cluster *x = op_cluster("  config: {b: 1, a: 2}\n");
+    struct ko_cluster *y = op_cluster("  config: {a: 2, b: 1}\n");
+    json_t *dx = ko_build_statefulset(x, &opts, 0), *dy = ko_build_statefulset(y, &opts, 0);
+    ko_doc_hash(dx, a);
+    ko_doc_hash(dy, b);
+    KT_STR(a, b);
+    json_decref(dx);
+    json_decref(dy);
+    ko_cluster_free(x);
+    ko_cluster_free(y);
+}
+
+static void a_new_setting_rolls_the_pods(void)
+{
+    struct ko_cluster *x = op_cluster("  config: {a: 1}\n"), *y = op_cluster("  config: {a: 2}\n");
+    json_t *dx = ko_build_statefulset(x, &opts, 0), *dy = ko_build_statefulset(y, &opts, 0);
+    KT_FALSE(json_equal(kc_json_at(dx, "spec.template"), kc_json_at(dy, "spec.template")));
+    json_decref(dx);
+    json_decref(dy);
+    ko_cluster_free(x);
+    ko_cluster_free(y);
+}
+
+static void claims_outlive_the_cluster_unless_told(void)
+{
+    struct ko_cluster *c = op_cluster("  storage: {claimTemplate: {resources: {}}}\n");
+    json_t *d = ko_build_claim(c);
+    KT_REQUIRE(d != NULL);
+    KT_STR(kc_json_str(d, "metadata.name", ""), "demo-data");
+    KT_STR(kc_json_str(d, "spec.accessModes.0", ""), "ReadWriteMany");
+    KT_TRUE(kc_json_at(d, "metadata.ownerReferences") == NULL);
+    json_decref(d);
+    ko_cluster_free(c);
+    c = op_cluster("  storage: {claimTemplate: {resources: {}}, deleteClaim: true}\n");
+    d = ko_build_claim(c);
+    KT_TRUE(kc_json_at(d, "metadata.ownerReferences") != NULL);
+    json_decref(d);
+    ko_cluster_free(c);
+}
+
+static void pod_template_overrides_win(void)
+{
+    struct ko_cluster *c =
+        op_cluster("  minReadySeconds: null\n  podTemplate: {spec: {priorityClassName: high, "
+                   "securityContext: {runAsUser: 0}}}\n");
+    json_t *d = ko_build_statefulset(c, &opts, 2);
+    KT_STR(kc_json_str(d, "spec.template.spec.priorityClassName", ""), "high");
+    KT_EQ(kc_json_int(d, "spec.template.spec.securityContext.runAsUser", -1), 0);
+    KT_EQ(kc_json_int(d, "spec.template.spec.securityContext.fsGroup", -1), 65532);
+    KT_EQ(kc_json_int(d, "spec.updateStrategy.rollingUpdate.partition", -1), 2);
+    KT_TRUE(kc_json_at(d, "spec.minReadySeconds") == NULL); /* R59 */
+    json_decref(d);
+    ko_cluster_free(c);
+}
+
+static void broker_file_is_yaml(void)
+{
+    struct kc_err err;
+    struct ko_cluster *c = op_cluster("  config: {a: 'say \"x\"'}\n");
+    struct ko_broker_file f = {.data_dir = "/d",
+                               .bind = "127.0.0.1",
+                               .advertised_host = "{pod}",
+                               .ports = {9093},
+                               .health_port = 9193,
+                               .operator_host = "127.0.0.1",
+                               .operator_port = 9292,
+                               .token_file = "/t",
+                               .image_dir = "/o"};
+    char *text = ko_build_broker_yaml(c, &f);
+    json_t *d = kc_yaml_load(text, strlen(text), &err);
+    KT_REQUIRE(d != NULL);
+    KT_STR(kc_json_str(d, "cluster", ""), "ns/demo");
+    KT_EQ(kc_json_int(d, "listeners.0.port", 0), 9093);
+    KT_STR(kc_json_str(d, "image.source", ""), "directory");
+    KT_STR(kc_json_str(d, "image.name", ""), "demo-image");
+    KT_STR(json_string_value(json_object_get(json_object_get(d, "config"), "a")), "say \"x\"");
+    json_decref(d);
+    kc_free(text);
+    ko_cluster_free(c);
+}
+
+KT_MAIN("operator/build", KT(documents_are_the_golden_ones), KT(equal_specs_give_equal_hashes),
+        KT(a_new_setting_rolls_the_pods), KT(claims_outlive_the_cluster_unless_told),
+        KT(pod_template_overrides_win), KT(broker_file_is_yaml))

@@ -1,16 +1,28 @@
 /* kd_data.h - the data loops and the partitions they own.
  *
  * Every partition (slots of internal topics included) is pinned to one data loop by its id. Open
- * logs come from the control loop (kd_install) and go back to it (kd_release). */
+ * logs come from the control loop (kd_install) and go back to it (kd_release). Loops talk to each
+ * other by messages only. */
 #ifndef KD_DATA_H
 #define KD_DATA_H
 
-#include "policy/kp_types.h"
+#include "base/kc_list.h"
+#include "data/kd_timer.h"
+#include "policy/kp_ctl.h"
 #include "rt/rt_loop.h"
 #include "storage/ks_engine.h"
 
 struct kd_data;
 struct kd_part;
+
+/* ---- life ---- */
+
+enum { KD_LOOPS_MAX = 64 };
+/* n_loops 0 = one a core. Nothing runs before kd_start. */
+int kd_new(int32_t n_loops, struct kd_data **ret, struct kc_err *err);
+int kd_start(struct kd_data *d, struct kc_err *err);
+void kd_stop(struct kd_data *d); /* asks the loops to end and joins them; logs were released before */
+void kd_free(struct kd_data *d); /* NULL allowed */
 
 /* The loop that owns a partition. [any] */
 struct rt_loop *kd_loop_of(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
@@ -31,6 +43,34 @@ void kd_release(struct kd_data *d, const struct kc_uuid *topic_id, int32_t parti
 struct kd_part *kd_find(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
 struct ks_log *kd_part_log(struct kd_part *p);
 
+/* Where kd_release sent the leadership of a partition that is no longer here; KP_NO_BROKER if it did
+ * not say. On the owner's loop. */
+int32_t kd_hint(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
+
+/* ---- what every data loop knows; on any data loop ---- */
+
+/* The leader epoch of a partition that is open on this broker, whichever loop owns it; -1 if it is
+ * not. May lag an installation or release by a message. */
+int32_t kd_open_epoch(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
+/* Which of the loops the calling thread is. */
+int32_t kd_here_index(struct kd_data *d);
+/* Deadlines of the calling data loop. */
+struct kd_timers *kd_timers_here(struct kd_data *d);
+/* Open partitions, all loops. [any] */
+int32_t kd_n_open(const struct kd_data *d);
+
+/* ---- waiting for a partition: long polls ---- */
+
+/* fn runs on the owner's loop whenever the high watermark, the last stable offset or the log start
+ * moved; gone: the partition has left this loop, the waiter was taken off, part is NULL. */
+struct kd_waiter {
+    struct kc_list node;
+    struct kd_part *part;
+    void (*fn)(struct kd_waiter *w, bool gone);
+};
+void kd_wait(struct kd_part *p, struct kd_waiter *w); /* owner's loop */
+void kd_unwait(struct kd_waiter *w);                  /* owner's loop; not waiting: nothing happens */
+
 /* Open internal partitions are watched by their coordinators (broker/groups): called on the owner
  * loop when one is installed (part) and before it leaves (gone; no more appends after it). */
 struct kd_slot_hooks {
@@ -39,5 +79,13 @@ struct kd_slot_hooks {
     void *ctx;
 };
 void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks); /* before start */
+/* Which topic holds the slots of a kind (KP_GROUP_SLOTS, KP_TXN_SLOTS). [one thread at a time, before
+ * the first of its partitions is installed] */
+void kd_set_slot_topic(struct kd_data *d, int32_t slot_kind, const struct kc_uuid *topic_id);
+
+#if !defined(NDEBUG) || defined(KAAS_TEST_HOOKS)
+/* Blocks every data loop, as a wedge would, until it is called with false. [any] (R39, R41) */
+void kd_test_wedge(struct kd_data *d, bool on);
+#endif
 
 #endif

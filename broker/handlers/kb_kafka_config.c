@@ -1,0 +1,222 @@
+/* kb_kafka_config.c - see kb_kafka_config.h. */
+#include "handlers/kb_kafka_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_str.h"
+#include "handlers/kb_context.h"
+
+static const struct kb_kafka_config table[] = {
+#define C(scope, name, type, dflt, fallback, twin, valid, doc)                                     \
+    {KB_##scope##_CONFIG, name, KB_##type, dflt, fallback, twin, valid, doc},
+#include "handlers/kb_configs.def"
+#undef C
+};
+
+const struct kb_kafka_config *kb_kafka_configs(size_t *ret_n)
+{
+    *ret_n = KC_ARRAY_LEN(table);
+    return table;
+}
+
+const struct kb_kafka_config *kb_kafka_config_find(enum kb_config_scope scope, struct kc_str name)
+{
+    for (size_t i = 0; i < KC_ARRAY_LEN(table); i++) {
+        if (table[i].scope == scope && kc_str_eqz(name, table[i].name)) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- checking ---- */
+
+static bool one_of(struct kc_str v, const char *list)
+{
+    for (const char *p = list; *p;) {
+        const char *end = strchr(p, '|');
+        size_t n = end ? (size_t)(end - p) : strlen(p);
+        if (n == (size_t)v.len && memcmp(p, v.ptr, n) == 0) {
+            return true;
+        }
+        p += n + (end ? 1 : 0);
+    }
+    return false;
+}
+
+static bool list_valid(struct kc_str v, const char *valid)
+{
+    int32_t at = 0;
+    while (*valid && at <= v.len) {
+        const char *comma = memchr(v.ptr + at, ',', (size_t)(v.len - at));
+        int32_t end = comma ? (int32_t)(comma - v.ptr) : v.len;
+        struct kc_str item = {v.ptr + at, end - at};
+        while (item.len && *item.ptr == ' ') {
+            item.ptr++;
+            item.len--;
+        }
+        if (!one_of(item, valid)) {
+            return false;
+        }
+        at = end + 1;
+    }
+    return true;
+}
+
+static bool in_range(double n, const char *valid)
+{
+    const char *dots = strstr(valid, "..");
+    return !dots || (n >= strtod(valid, NULL) && (!dots[2] || n <= strtod(dots + 2, NULL)));
+}
+
+static bool number_valid(const struct kb_kafka_config *def, struct kc_str v)
+{
+    int64_t n;
+    double d;
+    if (def->type == KB_DOUBLE) {
+        return kc_parse_double(v, &d) == 0 && in_range(d, def->valid);
+    }
+    if (kc_parse_i64(v, &n) || (def->type == KB_INT && (n < INT32_MIN || n > INT32_MAX))) {
+        return false;
+    }
+    return in_range((double)n, def->valid);
+}
+
+bool kb_kafka_config_check(const struct kb_kafka_config *def, struct kc_str value, char *why,
+                           size_t cap)
+{
+    static const char *const names[] = {[KB_BOOLEAN] = "true or false", [KB_STRING] = "a text",
+                                        [KB_INT] = "a 32-bit number", [KB_LONG] = "a number",
+                                        [KB_DOUBLE] = "a decimal number", [KB_LIST] = "a list"};
+    bool flag, ok = true;
+    if (!value.ptr) {
+        ok = false;
+    } else if (def->type == KB_BOOLEAN) {
+        ok = kc_parse_bool(value, &flag) == 0 && (!*def->valid || one_of(value, def->valid));
+    } else if (def->type == KB_STRING) {
+        ok = !*def->valid || one_of(value, def->valid);
+    } else if (def->type == KB_LIST) {
+        ok = list_valid(value, def->valid);
+    } else {
+        ok = number_valid(def, value);
+    }
+    if (!ok) {
+        snprintf(why, cap, "must be %s%s%s, is \"%.*s\"", names[def->type],
+                 *def->valid ? ", valid: " : "", def->valid, KC_MIN(value.len, 60),
+                 value.ptr ? value.ptr : "");
+    }
+    return ok;
+}
+
+/* ---- what is in force ---- */
+
+static const char *static_value(const struct kb_app *app, const char *name)
+{
+    for (int32_t i = 0; i < app->n_configs; i++) {
+        if (strcmp(app->configs[i].name, name) == 0) {
+            return app->configs[i].value;
+        }
+    }
+    return NULL;
+}
+
+/* Gives the candidate unless it is absent or to be skipped. */
+static bool give(const char *value, const char *from, enum kb_config_source source, int *skip,
+                 struct kb_config_value *ret)
+{
+    if (!value || (*skip)-- > 0) {
+        return false;
+    }
+    ret->value = value;
+    ret->from = from;
+    ret->source = source;
+    return true;
+}
+
+static bool give_broker_key(const struct kb_app *app, const struct ki_image *im, const char *key,
+                            int *skip, struct kb_config_value *ret)
+{
+    return give(im ? ki_config(im, key) : NULL, key, KB_SOURCE_CLUSTER, skip, ret) ||
+           give(static_value(app, key), key, KB_SOURCE_BROKER, skip, ret);
+}
+
+bool kb_config_lookup(const struct kb_app *app, const struct ki_image *im,
+                      const struct ki_topic *topic, const struct kb_kafka_config *def, int skip,
+                      struct kb_config_value *ret)
+{
+    if (topic && give(ki_topic_config(topic, def->name), def->name, KB_SOURCE_TOPIC, &skip, ret)) {
+        return true;
+    }
+    const char *key = def->scope == KB_BROKER_CONFIG ? def->name : def->fallback;
+    if (key && give_broker_key(app, im, key, &skip, ret)) {
+        return true;
+    }
+    if (def->hours_twin && give_broker_key(app, im, def->hours_twin, &skip, ret)) {
+        int64_t hours = strtoll(ret->value, NULL, 10);
+        snprintf(ret->buf, sizeof(ret->buf), "%lld",
+                 (long long)(hours < 0 ? -1 : hours * 3600 * 1000));
+        ret->value = ret->buf;
+        return true;
+    }
+    return give(def->dflt, key ? key : def->name, KB_SOURCE_DEFAULT, &skip, ret);
+}
+
+static int64_t number(const struct kb_app *app, const struct ki_image *im,
+                      const struct ki_topic *topic, enum kb_config_scope scope, const char *name)
+{
+    const struct kb_kafka_config *def = kb_kafka_config_find(scope, kc_str_of(name));
+    KC_ASSERT(def);
+    struct kb_config_value v;
+    int64_t n;
+    if (kb_config_lookup(app, im, topic, def, 0, &v) && kc_parse_i64(kc_str_of(v.value), &n) == 0) {
+        return n;
+    }
+    return def->dflt ? strtoll(def->dflt, NULL, 10) : -1;
+}
+
+int64_t kb_broker_i64(const struct kb_app *app, const struct ki_image *im, const char *name)
+{
+    return number(app, im, NULL, KB_BROKER_CONFIG, name);
+}
+
+bool kb_broker_bool(const struct kb_app *app, const struct ki_image *im, const char *name)
+{
+    const struct kb_kafka_config *def = kb_kafka_config_find(KB_BROKER_CONFIG, kc_str_of(name));
+    KC_ASSERT(def);
+    struct kb_config_value v;
+    return kb_config_lookup(app, im, NULL, def, 0, &v) && strcmp(v.value, "true") == 0;
+}
+
+int64_t kb_topic_i64(const struct kb_app *app, const struct ki_image *im,
+                     const struct ki_topic *topic, const char *name)
+{
+    return number(app, im, topic, KB_TOPIC_CONFIG, name);
+}
+
+static bool topic_has(const struct kb_app *app, const struct ki_image *im,
+                      const struct ki_topic *topic, const char *name, const char *word)
+{
+    const struct kb_kafka_config *def = kb_kafka_config_find(KB_TOPIC_CONFIG, kc_str_of(name));
+    KC_ASSERT(def);
+    struct kb_config_value v;
+    return kb_config_lookup(app, im, topic, def, 0, &v) && strstr(v.value, word) != NULL;
+}
+
+void kb_log_config(const struct kb_app *app, const struct ki_image *im, const struct ki_topic *topic,
+                   struct ks_log_config *ret)
+{
+    *ret = (struct ks_log_config){
+        .segment_bytes = kb_topic_i64(app, im, topic, "segment.bytes"),
+        .retention_ms = kb_topic_i64(app, im, topic, "retention.ms"),
+        .retention_bytes = kb_topic_i64(app, im, topic, "retention.bytes"),
+        .segment_ms = kb_topic_i64(app, im, topic, "segment.ms"),
+        .max_message_bytes = (int32_t)kb_topic_i64(app, im, topic, "max.message.bytes"),
+        .log_append_time = topic_has(app, im, topic, "message.timestamp.type", "LogAppendTime"),
+        .compact = topic_has(app, im, topic, "cleanup.policy", "compact"),
+        .timestamp_before_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.before.max.ms"),
+        .timestamp_after_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.after.max.ms"),
+        .flush_messages = kb_topic_i64(app, im, topic, "flush.messages"),
+    };
+}

@@ -92,8 +92,10 @@ static void parse_storage(struct ko_cluster *c, struct ko_field_errors *e)
         ko_field_error(e, "spec.storage",
                        "set exactly one of existingClaim, claimTemplate and hostPath");
     }
-    if (*path && (path[0] != '/' || strstr(path, "/../") || strlen(path) > 1024)) {
-        ko_field_error(e, "spec.storage.hostPath", "must be an absolute path without \"..\"");
+    /* The local host keeps its volume in its own folder, whatever this says; on Kubernetes the CRD
+     * asks for an absolute path. */
+    if (*path && (strstr(path, "..") || strlen(path) > 1024)) {
+        ko_field_error(e, "spec.storage.hostPath", "must be a path without \"..\"");
     }
     if (*claim && !dns_label(claim, 253, false) && !strchr(claim, '.')) {
         ko_field_error(e, "spec.storage.existingClaim", "must name a PersistentVolumeClaim");

@@ -64,7 +64,7 @@ static void bad_specs_name_the_field(void)
         {"  heartbeat: {interval: 2s, timeout: 3s}\n", "at least twice spec.heartbeat.interval"},
         {"  heartbeat: {interval: soon}\n", "spec.heartbeat.interval: must be a duration"},
         {"  storage: {}\n", "spec.storage: set exactly one of"},
-        {"  storage: {hostPath: rel}\n", "spec.storage.hostPath: must be an absolute path"},
+        {"  storage: {hostPath: /a/../b}\n", "spec.storage.hostPath: must be a path without"},
         {"  storage: {existingClaim: c, deleteClaim: true}\n",
          "an existing claim is never deleted"},
         {"  listeners: []\n", "spec.listeners: must list 1 to 8 listeners"},

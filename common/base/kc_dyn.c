@@ -29,7 +29,7 @@ uint8_t *kc_dyn_extend(struct kc_dyn *d, size_t n)
         d->failed = true;
         return NULL;
     }
-    if (d->room - d->len < n) {
+    if (d->room - d->len < n || !d->data) { /* never NULL after success, for n = 0 too */
         size_t room = KC_MIN(d->max, KC_MAX(d->len + n, KC_MAX(d->room * 2, (size_t)256)));
         uint8_t *p = kc_try_realloc(d->data, room);
         if (!p) {

@@ -18,10 +18,11 @@ struct kw_cursor {
     int error; /* 0, KC_E_TRUNCATED, KC_E_MALFORMED, KC_E_UNSUPPORTED or -ENOMEM */
 };
 
+/* data may be NULL when len is 0. */
 static inline void kw_cursor_init(struct kw_cursor *c, const void *data, size_t len)
 {
     c->p = data;
-    c->end = c->p + len;
+    c->end = len ? c->p + len : c->p;
     c->error = 0;
 }
 

@@ -45,6 +45,15 @@ static void first_error_sticks_and_empties_the_cursor(void)
     KT_EQ(c.error, KC_E_TRUNCATED);
 }
 
+static void an_empty_input_may_be_a_null_pointer(void)
+{
+    struct kw_cursor c;
+    kw_cursor_init(&c, NULL, 0);
+    KT_EQ(kw_cursor_left(&c), 0);
+    KT_EQ(kw_cursor_u8(&c), 0);
+    KT_EQ(c.error, KC_E_TRUNCATED);
+}
+
 static void check_uvarint(const char *hex, uint32_t want, int error)
 {
     struct kw_cursor c = of(hex);
@@ -161,7 +170,8 @@ static void tags_are_skipped_by_their_size(void)
 }
 
 KT_MAIN("wire cursor", KT(fixed_width_numbers_are_big_endian),
-        KT(first_error_sticks_and_empties_the_cursor), KT(uvarints_end_at_32_bits),
+        KT(first_error_sticks_and_empties_the_cursor),
+        KT(an_empty_input_may_be_a_null_pointer), KT(uvarints_end_at_32_bits),
         KT(varlongs_end_at_64_bits), KT(varints_of_every_width_survive),
         KT(null_and_empty_strings_differ), KT(null_and_empty_arrays_differ),
         KT(tags_are_skipped_by_their_size))

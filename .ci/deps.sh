@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [GROUP...]: installs what is missing, by group (build, lint, clients, kube, model). Says nothing when all is there.
+# deps.sh [GROUP...]: installs what is missing, by group (build, lint, java, clients, kube, model). Says nothing when all is there.
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
@@ -7,6 +7,7 @@ ROOT=$(cd "$(dirname "$0")/.." && pwd)
 declare -A PACKAGES=(
   [build]="gcc libc6-dev cmake ninja-build ccache pkg-config python3 protobuf-c-compiler libuv1-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libprotobuf-c-dev libssl-dev libcunit1-dev zlib1g-dev liblz4-dev libzstd-dev libsnappy-dev"
   [lint]="clang clang-format libclang-rt-14-dev llvm shellcheck yamllint codespell"
+  [java]="maven openjdk-17-jdk-headless"
   [clients]="kcat python3-venv"
   [kube]="containerd runc containernetworking-plugins iptables iproute2 busybox-static curl openssl"
   [model]="spin gcc"

@@ -10,10 +10,10 @@
 struct kw_api {
     int16_t key;
     const char *name; /* Kafka's: "Produce" */
-    int16_t min;      /* versions of the schema */
+    int16_t min; /* versions of the schema */
     int16_t max;
     int16_t flexible_from; /* first flexible version; -1: never */
-    size_t request_size;   /* of struct kw_<api>_request */
+    size_t request_size; /* of struct kw_<api>_request */
     size_t response_size;
     const struct kw_message *request;
     const struct kw_message *response;

@@ -3,7 +3,7 @@
 #include "base/kc_crc32c.h"
 
 enum {
-    CRC_FROM = 21,      /* the CRC covers the batch from its attributes on */
+    CRC_FROM = 21, /* the CRC covers the batch from its attributes on */
     MIN_RECORD_LEN = 7, /* length, attributes, two deltas, two lengths, header count */
 };
 
@@ -126,7 +126,8 @@ int kw_record_next(struct kw_record_iter *it, struct kw_record *ret)
     r.key = read_bytes(&c);
     r.value = read_bytes(&c);
     read_headers(&c, &r);
-    if (!c.error && (kw_cursor_left(&c) || offset_delta < 0 || offset_delta > b->last_offset_delta)) {
+    if (!c.error &&
+        (kw_cursor_left(&c) || offset_delta < 0 || offset_delta > b->last_offset_delta)) {
         kw_cursor_fail(&c, KC_E_MALFORMED);
     }
     if (c.error) {

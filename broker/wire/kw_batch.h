@@ -100,8 +100,8 @@ struct kw_batch_args {
 };
 /* Not idempotent, offset 0, epoch -1: what a client without idempotence sends. */
 #define KW_BATCH_ARGS_PLAIN                                                                        \
-    ((struct kw_batch_args){.leader_epoch = -1, .producer_id = -1, .producer_epoch = -1,           \
-                            .base_sequence = -1})
+    ((struct kw_batch_args){                                                                       \
+        .leader_epoch = -1, .producer_id = -1, .producer_epoch = -1, .base_sequence = -1})
 
 struct kw_batch_builder {
     struct kw_writer w;

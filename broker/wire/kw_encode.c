@@ -181,8 +181,7 @@ void kw_encode(const struct kw_message *m, struct kw_writer *w, int16_t version,
         kw_writer_fail(w, KC_E_UNSUPPORTED);
     }
     if (!w->error) {
-        struct encode e = {
-            .w = w, .version = version, .flexible = kw_message_flexible(m, version)};
+        struct encode e = {.w = w, .version = version, .flexible = kw_message_flexible(m, version)};
         encode_struct(&e, m->root, in);
     }
 }

@@ -140,10 +140,9 @@ bool kw_field_is_default(const struct kw_field *f, const void *in)
     }
     case KW_STRUCT:
         return struct_is_default(f->sub, at); /* as deep as the schema */
-    default: {                                /* KW_BYTES, KW_RECORDS */
+    default: { /* KW_BYTES, KW_RECORDS */
         const struct kc_bytes *b = (const struct kc_bytes *)(const void *)at;
-        if (f->type == KW_RECORDS &&
-            *(void *const *)(const void *)(base + f->slices_offset)) {
+        if (f->type == KW_RECORDS && *(void *const *)(const void *)(base + f->slices_offset)) {
             return false;
         }
         return f->null_dflt ? !b->ptr : b->ptr && b->len == 0;

@@ -20,8 +20,8 @@ enum kw_type {
     KW_INT64,
     KW_FLOAT64,
     KW_UUID,
-    KW_STRING,  /* struct kc_str */
-    KW_BYTES,   /* struct kc_bytes */
+    KW_STRING, /* struct kc_str */
+    KW_BYTES, /* struct kc_bytes */
     KW_RECORDS, /* struct kc_bytes, or linked slices beside it */
     KW_STRUCT,
 };
@@ -40,24 +40,24 @@ static inline bool kw_range_has(struct kw_range r, int16_t version)
 struct kw_struct;
 
 struct kw_field {
-    const char *name;            /* Kafka's */
+    const char *name; /* Kafka's */
     const struct kw_struct *sub; /* of KW_STRUCT, also as the element of an array */
-    int64_t dflt;                /* of integers and booleans; others: zero or empty */
-    struct kw_range versions;    /* where the field exists */
-    struct kw_range nullable;    /* where null may be sent */
-    uint16_t offset;             /* of the value; arrays and nullable structs: of the pointer */
-    uint16_t n_offset;           /* arrays: of n_<name>; records: of n_<name>_slices */
-    uint16_t slices_offset;      /* records: of <name>_slices */
-    int16_t tag;                 /* -1: not a tagged field */
-    uint8_t type;                /* enum kw_type */
+    int64_t dflt; /* of integers and booleans; others: zero or empty */
+    struct kw_range versions; /* where the field exists */
+    struct kw_range nullable; /* where null may be sent */
+    uint16_t offset; /* of the value; arrays and nullable structs: of the pointer */
+    uint16_t n_offset; /* arrays: of n_<name>; records: of n_<name>_slices */
+    uint16_t slices_offset; /* records: of <name>_slices */
+    int16_t tag; /* -1: not a tagged field */
+    uint8_t type; /* enum kw_type */
     bool array;
-    bool pointer;   /* a nullable struct: a pointer, NULL = null */
+    bool pointer; /* a nullable struct: a pointer, NULL = null */
     bool null_dflt; /* the default is null */
     bool ignorable; /* dropped silently at versions without the field, whatever its value */
 };
 
 struct kw_struct {
-    const char *name;              /* Kafka's */
+    const char *name; /* Kafka's */
     const struct kw_field *fields; /* wire order; tagged ones last, by tag */
     uint16_t n_fields;
     uint16_t n_tagged;

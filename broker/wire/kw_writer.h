@@ -24,9 +24,9 @@ struct kw_writer {
     struct kw_link *links;
     size_t n_links;
     size_t links_room;
-    size_t linked;           /* bytes in links */
-    size_t max;              /* most bytes of the whole output */
-    int error;               /* 0, KC_E_UNSUPPORTED, KC_E_MALFORMED, KC_E_TOO_LARGE or -ENOMEM */
+    size_t linked; /* bytes in links */
+    size_t max; /* most bytes of the whole output */
+    int error; /* 0, KC_E_UNSUPPORTED, KC_E_MALFORMED, KC_E_TOO_LARGE or -ENOMEM */
     const char *error_field; /* the field at which an encoder failed, or NULL; static text */
 };
 
@@ -73,7 +73,7 @@ void kw_writer_bool(struct kw_writer *w, bool v);
 void kw_writer_uuid(struct kw_writer *w, const struct kc_uuid *v);
 void kw_writer_uvarint(struct kw_writer *w, uint32_t v);
 void kw_writer_uvarlong(struct kw_writer *w, uint64_t v);
-void kw_writer_varint(struct kw_writer *w, int32_t v);  /* zigzag */
+void kw_writer_varint(struct kw_writer *w, int32_t v); /* zigzag */
 void kw_writer_varlong(struct kw_writer *w, int64_t v); /* zigzag */
 
 /* Length-prefixed values in the form of kw_cursor.h; a null pointer writes null. Whether null is
@@ -90,7 +90,7 @@ void kw_writer_insert_size(struct kw_writer *w, size_t own_at);
 
 /* Reserves the int32 length of a frame; ..._end_frame fills it. A writer may hold many frames. */
 struct kw_frame {
-    size_t own;    /* bytes of the own buffer, and */
+    size_t own; /* bytes of the own buffer, and */
     size_t linked; /* linked bytes, before the frame's content */
 };
 struct kw_frame kw_writer_begin_frame(struct kw_writer *w);
@@ -101,7 +101,7 @@ void kw_writer_end_frame(struct kw_writer *w, struct kw_frame frame);
  *   while (kw_writer_next(w, &it, &ptr, &len)) ...
  * Valid until the writer changes. Empty pieces are left out. */
 struct kw_piece_iter {
-    size_t own;  /* bytes of the own buffer handed out */
+    size_t own; /* bytes of the own buffer handed out */
     size_t link; /* links handed out */
 };
 bool kw_writer_next(const struct kw_writer *w, struct kw_piece_iter *it, const uint8_t **ret_ptr,

@@ -8,7 +8,8 @@ enum { MAX_HEADERS = 8 };
 
 static bool same(struct kc_bytes a, struct kc_bytes b)
 {
-    return !a.ptr == !b.ptr && a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, (size_t)a.len) == 0);
+    return !a.ptr == !b.ptr && a.len == b.len &&
+           (a.len == 0 || memcmp(a.ptr, b.ptr, (size_t)a.len) == 0);
 }
 
 /* The records of `built` are those of `b`, in order. */

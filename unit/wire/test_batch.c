@@ -58,7 +58,8 @@ static void records_of_a_golden_batch(void)
     KT_EQ(kw_record_next(&it, &r), 1);
     KT_TRUE(is(r.key, "k") && is(r.value, "v") && r.offset == 0 && r.timestamp_ms == 1000);
     struct kw_record_header h;
-    KT_TRUE(kw_record_header_next(&r, &h) && h.key.len == 1 && *h.key.ptr == 'h' && is(h.value, "x"));
+    KT_TRUE(kw_record_header_next(&r, &h) && h.key.len == 1 && *h.key.ptr == 'h' &&
+            is(h.value, "x"));
     KT_TRUE(kw_record_header_next(&r, &h) && *h.key.ptr == 'n' && is(h.value, NULL));
     KT_FALSE(kw_record_header_next(&r, &h));
     KT_EQ(kw_record_next(&it, &r), 1);
@@ -75,7 +76,8 @@ static void the_builder_writes_the_golden_batch(void)
         .leader_epoch = -1, .producer_id = 77, .producer_epoch = 3, .base_sequence = 5};
     struct kw_batch_builder b;
     kw_batch_builder_init(&b, &args, 4096);
-    struct kw_record_header headers[] = {{KC_STR_LIT("h"), text("x")}, {KC_STR_LIT("n"), text(NULL)}};
+    struct kw_record_header headers[] = {{KC_STR_LIT("h"), text("x")},
+                                         {KC_STR_LIT("n"), text(NULL)}};
     kw_batch_builder_add(&b, 1000, text("k"), text("v"), headers, 2);
     kw_batch_builder_add(&b, 1005, text(NULL), text("w"), NULL, 0);
     kw_batch_builder_add(&b, 999, text("z"), text(NULL), NULL, 0);
@@ -149,10 +151,10 @@ static void impossible_headers_are_refused(void)
     KT_EQ(view_with(11, 48), KC_E_MALFORMED); /* length below the header's */
     KT_EQ(view_with(8, 0xff), KC_E_MALFORMED);
     KT_EQ(view_with(8, 0x7f), KC_E_TRUNCATED);
-    KT_EQ(view_with(0, 0x80), KC_E_MALFORMED);  /* base offset */
+    KT_EQ(view_with(0, 0x80), KC_E_MALFORMED); /* base offset */
     KT_EQ(view_with(23, 0x80), KC_E_MALFORMED); /* last offset delta */
     KT_EQ(view_with(57, 0x80), KC_E_MALFORMED); /* count */
-    KT_EQ(view_with(60, 4), KC_E_MALFORMED);    /* more records than offsets */
+    KT_EQ(view_with(60, 4), KC_E_MALFORMED); /* more records than offsets */
 }
 
 /* Every flipped bit behind the CRC is found by it; walking the records is safe all the same. */
@@ -183,7 +185,7 @@ static void offset_and_epoch_are_outside_the_crc(void)
 {
     uint8_t data[128];
     size_t n = golden(data, sizeof(data));
-    data[7] = 99;  /* base offset */
+    data[7] = 99; /* base offset */
     data[15] = 12; /* leader epoch */
     struct kw_batch b;
     KT_EQ(kw_batch_view(data, n, &b), 0);

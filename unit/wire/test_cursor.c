@@ -170,8 +170,7 @@ static void tags_are_skipped_by_their_size(void)
 }
 
 KT_MAIN("wire cursor", KT(fixed_width_numbers_are_big_endian),
-        KT(first_error_sticks_and_empties_the_cursor),
-        KT(an_empty_input_may_be_a_null_pointer), KT(uvarints_end_at_32_bits),
-        KT(varlongs_end_at_64_bits), KT(varints_of_every_width_survive),
-        KT(null_and_empty_strings_differ), KT(null_and_empty_arrays_differ),
-        KT(tags_are_skipped_by_their_size))
+        KT(first_error_sticks_and_empties_the_cursor), KT(an_empty_input_may_be_a_null_pointer),
+        KT(uvarints_end_at_32_bits), KT(varlongs_end_at_64_bits),
+        KT(varints_of_every_width_survive), KT(null_and_empty_strings_differ),
+        KT(null_and_empty_arrays_differ), KT(tags_are_skipped_by_their_size))

@@ -71,7 +71,7 @@ static void golden_headers(void)
         struct kw_request_header h;
     } cases[] = {
         {"000300080000000700026162", {3, 8, 7, KC_STR_LIT("ab")}}, /* v1 */
-        {"0003000900000007ffff00", {3, 9, 7, KC_STR_NULL}},        /* v2, plain client id */
+        {"0003000900000007ffff00", {3, 9, 7, KC_STR_NULL}}, /* v2, plain client id */
     };
     struct kw_writer w;
     kw_writer_init(&w, 1024);
@@ -145,8 +145,9 @@ static void produce_answer_carries_the_new_leader_in_tags(void)
     struct kw_writer w;
     kw_writer_init(&w, 1024);
     kw_produce_response_encode(&w, 10, &r);
-    check_hex(&w, "02027402000000010006ffffffffffffffffffffffffffffffffffffffffffffffff0100010009000000"
-                  "020000000900000000000001000d02000000020268000023840000");
+    check_hex(&w,
+              "02027402000000010006ffffffffffffffffffffffffffffffffffffffffffffffff0100010009000000"
+              "020000000900000000000001000d02000000020268000023840000");
     /* Version 9 has no place for it, and nothing says that it may be dropped. */
     kw_produce_response_encode(&w, 9, &r);
     KT_EQ(w.error, KC_E_UNSUPPORTED);
@@ -179,8 +180,9 @@ static void fetch_answer_links_record_bytes(void)
     kw_writer_init(&w, 1024);
     kw_fetch_response_encode(&w, 12, &r);
     KT_EQ(w.n_links, 2);
-    check_hex(&w, "0000000000000000000302027402000000000000000000000000000a000000000000000a00000000000000"
-                  "0000ffffffff04010203000000");
+    check_hex(
+        &w, "0000000000000000000302027402000000000000000000000000000a000000000000000a00000000000000"
+            "0000ffffffff04010203000000");
     kw_fetch_response_encode(&w, 7, &r);
     check_hex(&w, "000000000000000000030000000100017400000001000000000000000000000000000a0000000000"
                   "00000a0000000000000000ffffffff00000003010203");
@@ -248,7 +250,11 @@ static void counts_are_checked_before_memory_is_taken(void)
     KT_EQ(kc_mem_try_count(), before);
     kc_arena_fini(&a);
     kc_arena_init(&a, 64, 64); /* the arena's cap is an ordinary error */
-    KT_EQ(decode_metadata("00000008" "0000000000000000" "0000000000000000", 1, &a, &r), -ENOMEM);
+    KT_EQ(decode_metadata("00000008"
+                          "0000000000000000"
+                          "0000000000000000",
+                          1, &a, &r),
+          -ENOMEM);
     kc_arena_fini(&a);
 }
 
@@ -257,16 +263,28 @@ static void unknown_tags_are_skipped_known_ones_must_fit(void)
     struct kc_arena a;
     kc_arena_init(&a, 4096, 0);
     struct kw_metadata_request r;
-    KT_EQ(decode_metadata("00000000" "0163" "02aabb", 9, &a, &r), 0);
-    KT_EQ(decode_metadata("00000000" "0163" "05aabb", 9, &a, &r), KC_E_TRUNCATED);
+    KT_EQ(decode_metadata("00000000"
+                          "0163"
+                          "02aabb",
+                          9, &a, &r),
+          0);
+    KT_EQ(decode_metadata("00000000"
+                          "0163"
+                          "05aabb",
+                          9, &a, &r),
+          KC_E_TRUNCATED);
     uint8_t bytes[64];
     struct kw_cursor c;
     struct kw_api_versions_response v;
     /* FinalizedFeaturesEpoch, tag 1, an int64, in 9 and in 7 bytes. */
-    size_t n = wire_unhex("00000100000000" "010109000000000000000500", bytes, sizeof(bytes));
+    size_t n = wire_unhex("00000100000000"
+                          "010109000000000000000500",
+                          bytes, sizeof(bytes));
     kw_cursor_init(&c, bytes, n);
     KT_EQ(kw_api_versions_response_decode(&c, 3, &a, &v), KC_E_MALFORMED);
-    n = wire_unhex("00000100000000" "010107000000000000000500", bytes, sizeof(bytes));
+    n = wire_unhex("00000100000000"
+                   "010107000000000000000500",
+                   bytes, sizeof(bytes));
     kw_cursor_init(&c, bytes, n);
     KT_EQ(kw_api_versions_response_decode(&c, 3, &a, &v), KC_E_TRUNCATED);
     kc_arena_fini(&a);
@@ -281,7 +299,10 @@ static void ignorable_fields_are_dropped_silently(void)
     struct kw_writer w;
     kw_writer_init(&w, 1024);
     kw_find_coordinator_response_encode(&w, 0, &r);
-    check_hex(&w, "0000" "00000000" "000168" "00000000");
+    check_hex(&w, "0000"
+                  "00000000"
+                  "000168"
+                  "00000000");
     kw_writer_fini(&w);
 }
 
@@ -324,6 +345,6 @@ KT_MAIN("wire messages", KT(golden_messages_survive), KT(golden_headers),
         KT(fetch_answer_links_record_bytes), KT(describe_cluster_shows_fenced_brokers),
         KT(null_is_refused_where_the_version_has_none),
         KT(counts_are_checked_before_memory_is_taken),
-        KT(unknown_tags_are_skipped_known_ones_must_fit),
-        KT(ignorable_fields_are_dropped_silently), KT(new_gives_elements_with_defaults),
-        KT(floats_survive), KT(errors_have_kafkas_numbers_and_names))
+        KT(unknown_tags_are_skipped_known_ones_must_fit), KT(ignorable_fields_are_dropped_silently),
+        KT(new_gives_elements_with_defaults), KT(floats_survive),
+        KT(errors_have_kafkas_numbers_and_names))

@@ -18,7 +18,7 @@
 #include "base/kc_rng.h"
 #include "storage/ks_engine.h"
 
-enum { HEADER = 61, RECORD = 20, BATCH = HEADER + RECORD, MIN_HOLD_MS = 300, MAX_HOLD_MS = 3000 };
+enum { HEADER = 61, RECORD = 15, BATCH = HEADER + RECORD, MIN_HOLD_MS = 300, MAX_HOLD_MS = 3000 };
 
 struct fight {
     struct rt_loop loop;
@@ -83,15 +83,11 @@ static struct kc_buf *make_batch(uint64_t value)
     put(p + 53, UINT64_MAX, 4);
     put(p + 57, 1, 4);
     uint8_t *r = p + HEADER;
-    r[0] = (RECORD - 1) << 1; /* zigzag length of what follows */
-    r[4] = 1;                 /* key: null (-1) */
-    r[5] = 8 << 1;
+    r[0] = (RECORD - 1) << 1; /* zigzag: the length of what follows */
+    r[4] = 1; /* no key: -1 */
+    r[5] = 8 << 1; /* length of the value */
     put(r + 6, value, 8);
-    r[14] = 0;
-    r[0] = 14 << 1; /* attributes, two deltas, key, value length, value, no headers */
-    put(p + 8, HEADER - 12 + 15, 4);
-    put(p + 17, kc_crc32c(0, p + 21, HEADER - 21 + 15), 4);
-    b->len = HEADER + 15;
+    put(p + 17, kc_crc32c(0, p + 21, BATCH - 21), 4);
     return b;
 }
 
@@ -175,8 +171,8 @@ static bool everyone_is_condemned(void *ctx, int32_t broker, const struct kc_uui
     return true;
 }
 
-static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *err, int32_t blocker,
-                    const struct kc_uuid *blocker_incarnation)
+static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *err,
+                    int32_t blocker, const struct kc_uuid *blocker_incarnation)
 {
     struct fight *f = ctx;
     (void)blocker, (void)blocker_incarnation;
@@ -241,8 +237,8 @@ static void on_timer(uv_timer_t *t)
     }
     if (now > f->end_ms) {
         fclose(f->out);
-        printf("broker %d: %" PRIu64 " takeovers, %" PRIu64 " acks, %" PRIu64 " fenced\n", f->broker,
-               f->takeovers, f->acks, f->fenced);
+        printf("broker %d: %" PRIu64 " takeovers, %" PRIu64 " acks, %" PRIu64 " fenced\n",
+               f->broker, f->takeovers, f->acks, f->fenced);
         exit(0);
     }
     if (f->log && now > f->hold_until_ms && kc_rng_below(&f->rng, 10) == 0) {
@@ -286,7 +282,8 @@ int main(int argc, char **argv)
     if (rt_loop_init(&f.loop, "fight")) {
         return 1;
     }
-    struct ks_opts o = {.dir = argv[1], .broker_id = f.broker, .loop = &f.loop, .on_fenced = on_fenced, .ctx = &f};
+    struct ks_opts o = {
+        .dir = argv[1], .broker_id = f.broker, .loop = &f.loop, .on_fenced = on_fenced, .ctx = &f};
     struct kc_uuid inc = kc_uuid_random();
     if (ks_engine_open(&o, cluster_id, &f.engine, &err) || ks_register(f.engine, &inc, &err)) {
         die("open", &err);

@@ -1,0 +1,139 @@
+#include "kt.h"
+
+#include "policy/kp_ready.h"
+#include "policy/kp_roll.h"
+
+/* H (R57-R60) and design.md, 7; then readiness F (R37-R45). */
+static const struct kp_roll_pod OLD = {false, true, true}, OLD_DOWN = {false, false, false},
+                                NEW = {true, true, true}, NEW_YOUNG = {true, true, false},
+                                NEW_DOWN = {true, false, false};
+
+static struct kp_roll_out roll(struct kp_roll_pod a, struct kp_roll_pod b, struct kp_roll_pod c,
+                               int32_t partition, bool failback, bool force)
+{
+    struct kp_roll_pod pods[3] = {a, b, c};
+    struct kp_roll_in in = {3, pods, partition, failback, force};
+    struct kp_roll_out out;
+    kp_roll(&in, &out);
+    return out;
+}
+
+static void R57_one_at_a_time_from_the_top(void)
+{
+    struct kp_roll_out o = roll(OLD, OLD, OLD, 3, true, false);
+    KT_EQ(o.partition, 2);
+    KT_EQ(o.why, KP_ROLL_OPEN);
+    o = roll(OLD, OLD, OLD, 2, true, false); /* the pod is not replaced yet */
+    KT_EQ(o.partition, 2);
+    KT_EQ(o.why, KP_ROLL_REPLACING);
+    o = roll(OLD, OLD, NEW_DOWN, 2, true, false);
+    KT_EQ(o.partition, 2);
+    KT_EQ(o.why, KP_ROLL_UNAVAILABLE);
+    KT_EQ(o.broker, 2);
+    o = roll(OLD, OLD, NEW_YOUNG, 2, true, false); /* R59: minReadySeconds */
+    KT_EQ(o.partition, 2);
+    o = roll(OLD, OLD, NEW, 2, false, false);
+    KT_EQ(o.partition, 2);
+    KT_EQ(o.why, KP_ROLL_FAILBACK);
+    o = roll(OLD, OLD, NEW, 2, true, false);
+    KT_EQ(o.partition, 1);
+    o = roll(NEW, NEW, NEW, 0, true, false);
+    KT_EQ(o.why, KP_ROLL_DONE);
+    o = roll(NEW_YOUNG, NEW, NEW, 0, true, false);
+    KT_EQ(o.why, KP_ROLL_UNAVAILABLE);
+}
+
+static void R60_a_pod_that_never_turns_ready_halts_the_rollout(void)
+{
+    for (int i = 0; i < 100; i++) {
+        struct kp_roll_out o = roll(OLD, OLD, NEW_DOWN, 2, true, false);
+        KT_EQ(o.partition, 2);
+    }
+}
+
+static void a_pod_that_does_not_serve_is_replaced_at_once(void)
+{
+    struct kp_roll_out o = roll(OLD, OLD, OLD_DOWN, 3, false, false);
+    KT_EQ(o.partition, 2);
+    o = roll(OLD_DOWN, OLD_DOWN, OLD_DOWN, 3, false, false); /* a bad first image */
+    KT_EQ(o.partition, 2);
+    o = roll(OLD_DOWN, OLD_DOWN, NEW_DOWN, 2, false,
+             false); /* again a bad one: still correctable */
+    KT_EQ(o.partition, 1);
+}
+
+static void an_outdated_unserving_pod_below_a_serving_one_blocks_unless_forced(void)
+{
+    struct kp_roll_out o = roll(OLD_DOWN, OLD, OLD, 3, true, false);
+    KT_EQ(o.partition, 3);
+    KT_EQ(o.why, KP_ROLL_UNSERVING);
+    KT_EQ(o.broker, 0);
+    o = roll(OLD_DOWN, OLD, OLD, 3, true, true);
+    KT_EQ(o.partition, 2);
+}
+
+static struct kp_ready_facts serving_facts(void)
+{
+    return (struct kp_ready_facts){.listeners_bound = true,
+                                   .main_alive = true,
+                                   .clustered = true,
+                                   .image_lists_self = true,
+                                   .latched = true,
+                                   .unopened_ms = -1};
+}
+
+static void R37_every_term_counts_and_is_named(void)
+{
+    struct kp_ready_facts f = serving_facts();
+    char text[200];
+    KT_EQ(kp_ready_terms(&f, 0), 0);
+    f.listeners_bound = false;
+    f.main_alive = false;
+    f.storage_stalled = true;
+    KT_EQ(kp_ready_terms(&f, 0), KP_UNREADY_LISTENERS | KP_UNREADY_MAIN | KP_UNREADY_STORAGE);
+    kp_ready_text(kp_ready_terms(&f, 0), text, sizeof(text));
+    KT_STR(text, "not ready: listeners not bound, main loop not alive, storage stalled");
+    kp_ready_text(0, text, sizeof(text));
+    KT_STR(text, "ready");
+    kp_ready_text(63, text, 12);
+    KT_STR(text, "not ready: ");
+}
+
+static void R38_a_restarted_broker_with_homes_waiting_does_not_serve(void)
+{
+    struct kp_ready_facts f = serving_facts();
+    f.latched = false;
+    f.image_lists_self = false;
+    KT_EQ(kp_serving_terms(&f, 0), KP_UNREADY_IMAGE);
+    f.image_lists_self = true;
+    f.boot_left = 3;
+    KT_EQ(kp_serving_terms(&f, 0), KP_UNREADY_TAKEOVER);
+    f.boot_left = 0; /* also when it is assigned none */
+    KT_EQ(kp_serving_terms(&f, 0), 0);
+}
+
+static void R43_a_self_led_broker_needs_no_takeover(void)
+{
+    struct kp_ready_facts f = {.listeners_bound = true, .main_alive = true, .unopened_ms = -1};
+    KT_EQ(kp_ready_terms(&f, 0), 0);
+}
+
+static void R45_after_the_latch_only_ten_seconds_unopened_count(void)
+{
+    struct kp_ready_facts f = serving_facts();
+    f.boot_left = 5;
+    f.unopened_ms = 1000;
+    KT_EQ(kp_serving_terms(&f, 11000), 0);
+    KT_EQ(kp_serving_terms(&f, 11001), KP_UNREADY_UNOPENED);
+    f.unopened_ms = -1;
+    KT_EQ(kp_serving_terms(&f, 99000), 0);
+}
+
+KT_MAIN("roll", KT(R57_one_at_a_time_from_the_top),
+        KT(R60_a_pod_that_never_turns_ready_halts_the_rollout),
+        KT(a_pod_that_does_not_serve_is_replaced_at_once),
+        KT(an_outdated_unserving_pod_below_a_serving_one_blocks_unless_forced),
+        KT(R37_every_term_counts_and_is_named),
+        KT(R38_a_restarted_broker_with_homes_waiting_does_not_serve),
+        KT(R43_a_self_led_broker_needs_no_takeover),
+        KT(R45_after_the_latch_only_ten_seconds_unopened_count))

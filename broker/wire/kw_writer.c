@@ -1,5 +1,6 @@
 #include "wire/kw_writer.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -44,8 +45,7 @@ void kw_writer_fail(struct kw_writer *w, int error)
     }
 }
 
-/* Room for n bytes of the own buffer; NULL after any error. */
-static uint8_t *extend(struct kw_writer *w, size_t n)
+static uint8_t *extend_slowly(struct kw_writer *w, size_t n)
 {
     if (w->error) {
         return NULL;
@@ -58,6 +58,18 @@ static uint8_t *extend(struct kw_writer *w, size_t n)
     if (!p) {
         kw_writer_fail(w, -ENOMEM);
     }
+    return p;
+}
+
+/* Room for n bytes of the own buffer; NULL after any error. */
+static inline uint8_t *extend(struct kw_writer *w, size_t n)
+{
+    struct kc_dyn *own = &w->own;
+    if (w->error || n > own->room - own->len || own->len + n > w->max - w->linked) {
+        return extend_slowly(w, n);
+    }
+    uint8_t *p = own->data + own->len;
+    own->len += n;
     return p;
 }
 
@@ -103,18 +115,18 @@ void kw_writer_u8(struct kw_writer *w, uint8_t v)
     }
 }
 
-static void put_be(uint8_t *p, uint64_t v, unsigned bytes)
+static void put_u32(uint8_t *p, uint32_t v)
 {
-    for (unsigned i = 0; i < bytes; i++) {
-        p[i] = (uint8_t)(v >> (8 * (bytes - 1 - i)));
-    }
+    v = htobe32(v);
+    memcpy(p, &v, sizeof(v));
 }
 
 void kw_writer_u16(struct kw_writer *w, uint16_t v)
 {
     uint8_t *p = extend(w, 2);
     if (p) {
-        put_be(p, v, 2);
+        p[0] = (uint8_t)(v >> 8);
+        p[1] = (uint8_t)v;
     }
 }
 
@@ -122,7 +134,7 @@ void kw_writer_u32(struct kw_writer *w, uint32_t v)
 {
     uint8_t *p = extend(w, 4);
     if (p) {
-        put_be(p, v, 4);
+        put_u32(p, v);
     }
 }
 
@@ -130,7 +142,8 @@ void kw_writer_u64(struct kw_writer *w, uint64_t v)
 {
     uint8_t *p = extend(w, 8);
     if (p) {
-        put_be(p, v, 8);
+        put_u32(p, (uint32_t)(v >> 32));
+        put_u32(p + 4, (uint32_t)v);
     }
 }
 
@@ -277,7 +290,7 @@ void kw_writer_end_frame(struct kw_writer *w, struct kw_frame frame)
         kw_writer_fail(w, KC_E_TOO_LARGE);
         return;
     }
-    put_be(w->own.data + frame.own - 4, size, 4);
+    put_u32(w->own.data + frame.own - 4, (uint32_t)size);
 }
 
 bool kw_writer_next(const struct kw_writer *w, struct kw_piece_iter *it, const uint8_t **ret_ptr,

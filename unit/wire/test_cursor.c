@@ -92,8 +92,8 @@ static void varints_of_every_width_survive(void)
     kw_writer_init(&w, 4096);
     for (unsigned bit = 0; bit < 64; bit++) {
         for (int sign = 0; sign < 2; sign++) {
-            int64_t v = (int64_t)(UINT64_C(1) << bit);
-            v = sign ? -(v - 1) - 1 : v - 1;
+            uint64_t edge = UINT64_C(1) << bit;
+            int64_t v = (int64_t)(sign ? 0 - edge : edge - 1);
             kw_writer_reset(&w);
             kw_writer_varlong(&w, v);
             kw_writer_varint(&w, (int32_t)v);

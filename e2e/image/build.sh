@@ -25,7 +25,7 @@ done
 tag=$(cd "$r" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-12)
 name=localhost/kaas:$tag
 if [ "$(cat "$out/kaas.name" 2> /dev/null)" != "$name" ] || [ ! -e "$out/kaas.tar" ]; then
-  "$here/mkimage.py" --name "$name" --root "$r" --out "$out/kaas.tar" --user 65532:65532 --cmd kaas-broker --cmd --help \
+  "$here/mkimage.py" --name "$name" --root "$r" --out "$out/kaas.tar" --user 65532:65532 --cmd=kaas-broker --cmd=--help \
     --label org.opencontainers.image.title=kaas > /dev/null
   echo "$name" > "$out/kaas.name"
 fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The custom resources against a real API server: what it accepts, refuses, defaults and prints. No operator is needed.
+"""The custom resources and the chart against a real API server: what it accepts, refuses, defaults and prints. No operator
+is needed.
 
 Runs where kubectl reaches a cluster: e2e/kube/kenv python3 e2e/kube/api_suite.py [NAME...]"""
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(ROOT / "e2e"))
 from kaaslib import runner  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
+CHART = ROOT / "helm" / "kaas"
 NS = "crd-test"
 CLUSTER = {"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasCluster", "metadata": {"name": "demo", "namespace": NS},
            "spec": {"storage": {"existingClaim": "data"}}}
@@ -258,6 +260,81 @@ def every_field_is_explained(k):
         check(not bare, name, "without description:", bare)
     text = k.ok("explain", "kaascluster.spec.storage")
     check("existingClaim" in text and "ReadWriteMany" in text, text)
+
+
+def helm(*args, ok=True):
+    r = subprocess.run(["helm", *args], capture_output=True, text=True, timeout=60, check=False)
+    check(not ok or r.returncode == 0, "helm", *args, ":", r.stdout + r.stderr)
+    return r.returncode, r.stdout, r.stderr
+
+
+def render(*sets):
+    return helm("template", "rel", str(CHART), "-n", NS, *[x for s in sets for x in ("--set-json", s)])[1]
+
+
+@scenario
+def the_chart_lints_and_has_the_crds(k):
+    helm("lint", "--strict", str(CHART))
+    for f in sorted((ROOT / "crds").glob("*.yaml")):
+        check((CHART / "crds" / f.name).read_bytes() == f.read_bytes(), f.name)
+
+
+@scenario
+def bad_values_are_refused(k):
+    for value, word in [("operator.replica=3", "replica"), ("operator.replicas=0", "replicas"), ("cluster.create=true", "storage"),
+                        ('image.pullPolicy="Sometimes"', "pullPolicy"), ("broker.minReadySeconds=-1", "minReadySeconds")]:
+        code, _, err = helm("template", "rel", str(CHART), "--set-json", value, ok=False)
+        check(code != 0 and word in err, value, err or "accepted")
+
+
+@scenario
+def the_chart_renders_what_a_strict_server_accepts(k):
+    k.ok("label", "namespace", NS, "pod-security.kubernetes.io/warn=restricted", "--overwrite")
+    storage = 'cluster.spec={"storage": {"existingClaim": "x"}}'
+    for sets in [(), ("operator.replicas=1",), ("cluster.create=true", storage),
+                 ("cluster.create=true", storage, "broker.minReadySeconds=null"),
+                 ('imagePullSecrets=["a"]', 'operator.nodeSelector={"a": "b"}', 'operator.tolerations=[{"operator": "Exists"}]',
+                  'operator.podAnnotations={"a": "b"}', 'operator.podLabels={"c": "d"}', 'operator.priorityClassName="p"',
+                  'serviceAccount.annotations={"a": "b"}')]:
+        r = subprocess.run(["kubectl", "-n", NS, "apply", "--server-side", "--dry-run=server", "-o", "json", "-f", "-"],
+                           input=render(*sets), capture_output=True, text=True, timeout=60, check=False)
+        check(r.returncode == 0 and "Warning" not in r.stderr, sets, r.stderr)
+        made = {(d["kind"], d["metadata"]["name"]): d for d in json.loads(r.stdout)["items"]}
+        check(made["Service", "rel-heartbeat"]["spec"]["publishNotReadyAddresses"], "W3")
+        check((("PodDisruptionBudget", "rel-operator") in made) == ("operator.replicas=1" not in sets), made.keys())
+        if "cluster.create=true" in sets:
+            want = None if "broker.minReadySeconds=null" in sets else 60
+            check(made["KaasCluster", "kaas"]["spec"]["minReadySeconds"] == want, "R59", made["KaasCluster", "kaas"]["spec"])
+
+
+@scenario
+def the_operator_may_do_its_work_and_no_more(k):
+    try:
+        helm("upgrade", "--install", "rel", str(CHART), "-n", NS, "--skip-crds", "--set", "image.repository=localhost/none")
+        me = f"--as=system:serviceaccount:{NS}:rel-operator"
+
+        def may(verb, what, ns="default"):
+            return k("auth", "can-i", verb, what, me, "-n", ns)[1].splitlines()[-1] == "yes"
+        yes = [("watch", "kaasclusters.kaas.dev"), ("patch", "kaasclusters.kaas.dev/status"), ("create", "kaastopics.kaas.dev"),
+               ("create", "statefulsets.apps"), ("patch", "statefulsets.apps"), ("update", "configmaps"), ("create", "services"),
+               ("create", "roles.rbac.authorization.k8s.io"), ("create", "tokenreviews.authentication.k8s.io"),
+               ("watch", "endpointslices.discovery.k8s.io"), ("create", "events")]
+        no = [("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "persistentvolumeclaims"), ("delete", "configmaps"),
+              ("delete", "kaasclusters.kaas.dev"), ("update", "leases.coordination.k8s.io/kaas-operator"), ("create", "pods/exec"),
+              ("escalate", "roles.rbac.authorization.k8s.io"), ("impersonate", "users")]
+        check(all(may(*x) for x in yes), "missing rights:", [x for x in yes if not may(*x)])
+        check(not any(may(*x) for x in no), "needless rights:", [x for x in no if may(*x)])
+        check(may("update", "leases.coordination.k8s.io/kaas-operator", NS), "its Lease")
+        # To grant brokers their Role the operator must hold what is in it (or the server refuses the escalation).
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "demo-broker", "namespace": NS},
+                "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["demo-image"],
+                           "verbs": ["get", "list", "watch"]}]}
+        k.ok("apply", "--server-side", "--dry-run=server", me, "-f", "-", doc=role)
+        role["rules"][0]["resources"] = ["secrets"]
+        code, out = k("apply", "--server-side", "--dry-run=server", me, "-f", "-", doc=role)
+        check(code != 0 and "attempting to grant RBAC permissions not currently held" in out, out)
+    finally:
+        helm("uninstall", "rel", "-n", NS, "--ignore-not-found", ok=False)
 
 
 def main():

@@ -24,11 +24,11 @@ boot() { # NODES
   step "boot Kubernetes, $1 node(s)" env KC_NODES="$1" "$here/up.sh"
 }
 
-# A node imports the archives when it boots; a running one is told.
+# A node imports the archives when it boots (node.sh); a running one is told.
 import() {
   local n
   for n in $(kubectl get nodes -o 'jsonpath={.items[*].metadata.name}'); do
-    "$here/kenv" -n "${n#node}" ctr -a /run/kc/containerd.sock -n k8s.io images import "$KC_IMAGES/kaas.tar"
+    "$here/kenv" -n "${n#node}" ctr -a /run/kc/containerd.sock -n k8s.io images import "$KC_RUN/images/kaas.tar"
   done
 }
 
@@ -42,8 +42,8 @@ install() { # IMAGE
 demo() {
   # brokers run as user 65532, and hostPath volumes keep the owner they have
   "$here/kenv" sh -c 'mkdir -p /srv/shared/demo && chmod 1777 /srv/shared/demo'
-  local i
-  for i in 1 2 3 4 5; do # a new kind may be unknown for a second after it is established
+
+  for _ in 1 2 3 4 5; do # a new kind may be unknown for a second after it is established
     kubectl apply --server-side --force-conflicts -f "$here/demo.yaml" && return
     sleep 0.5
   done
@@ -64,8 +64,8 @@ up() {
   build release kaas-broker kaas-operator
   step "build Kubernetes and Helm (9 minutes if new)" "$here/build.sh"
   [ -e "$KC_IMAGES/pause.tar" ] || step "image of the pause container" "$here/images.sh"
-  image=$("$root/e2e/image/build.sh" "$KC_IMAGES" "$root/build/release")
   boot "$nodes"
+  image=$("$root/e2e/image/build.sh" "$KC_RUN/images" "$root/build/release")
   step "import $image" import
   step "install kaas" install "$image" || { explain; exit 1; }
   step "apply KaasCluster demo" demo

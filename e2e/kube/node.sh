@@ -97,7 +97,9 @@ metricsBindAddress: 127.0.0.1:10249
 Y
 for _ in $(seq 200); do [ ! -S /run/kc/containerd.sock ] || ! ctr -a /run/kc/containerd.sock version > /dev/null 2>&1 || break; sleep 0.05; done
 since "containerd answers"
-for i in "$KC_IMAGES"/*.tar; do ctr -a /run/kc/containerd.sock -n k8s.io images import "$i" > /dev/null; done
+for i in "$KC_IMAGES"/*.tar "$KC_RUN"/images/*.tar; do
+  [ ! -e "$i" ] || ctr -a /run/kc/containerd.sock -n k8s.io images import "$i" > /dev/null
+done
 since "images imported"
 for _ in $(seq 600); do [ ! -e /mnt/apiserver-ready ] || break; sleep 0.1; done
 start kubelet "$KC_BIN/kubelet" --config=/run/kc/kubelet.yaml --kubeconfig="$P/$name.kubeconfig" \

@@ -1,0 +1,172 @@
+/* Appending: validation and offsets on the owner's loop; the bytes go to the commit thread. */
+#include "storage/ks_int.h"
+
+#include "base/kc_mem.h"
+
+static void answer(const struct ks_append_args *args, const struct ks_log *log, int16_t error,
+                   const char *message)
+{
+    struct ks_append_result r = {
+        .error = error,
+        .base_offset = -1,
+        .append_time_ms = -1,
+        .log_start = log->st.start,
+        .message = message,
+    };
+    args->done(args->ctx, &r);
+}
+
+static int16_t refused(const struct ks_log *log, const struct ks_append_args *args)
+{
+    switch (log->state) {
+    case KS_OPEN:
+        break;
+    case KS_SUSPENDED:
+        return KS_K_STORAGE_ERROR;
+    case KS_OPENING:
+    case KS_STOPPED:
+        return KS_K_NOT_LEADER;
+    }
+    /* Back-pressure is the connections' business; this bound only keeps memory finite. */
+    size_t queued = atomic_load_explicit(&log->e->queued_bytes, memory_order_relaxed);
+    return queued + args->batches.len > KS_QUEUE_BYTES_MAX ? KS_K_STORAGE_ERROR : 0;
+}
+
+struct checked {
+    int64_t records;        /* offsets the append takes */
+    int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
+    uint32_t batches;
+    struct ks_batch last; /* the last one judged, and the verdict on it */
+    struct ks_verdict verdict;
+};
+
+/* Judges every batch of the slice; nothing is changed yet. */
+static struct checked check(struct ks_log *log, const struct ks_append_args *args)
+{
+    struct checked c = {.duplicate_last = -1};
+    struct ks_rules rules = {
+        .max_message_bytes = log->cfg.max_message_bytes,
+        .segment_bytes = log->cfg.segment_bytes,
+        .ts_before_max_ms = log->cfg.timestamp_before_max_ms,
+        .ts_after_max_ms = log->cfg.timestamp_after_max_ms,
+        .append_time = log->cfg.log_append_time,
+        .from_client = args->origin == KS_FROM_CLIENT,
+    };
+    const uint8_t *p = args->batches.ptr;
+    size_t left = args->batches.len;
+    do {
+        c.verdict = ks_batch_judge(p, left, &rules, args->now_wall_ms, &c.last);
+        if (!c.verdict.error) {
+            c.verdict.error = ks_prods_check(&log->st.prods, &c.last, &c.duplicate_last);
+        }
+        if (c.verdict.error || c.duplicate_last >= 0) {
+            return c;
+        }
+        c.batches++;
+        c.records += c.last.last_delta + 1LL;
+        p += c.last.size;
+        left -= c.last.size;
+    } while (left > 0);
+    if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms)) {
+        c.verdict.error = KS_K_STORAGE_ERROR;
+    }
+    return c;
+}
+
+/* Gives one batch its offset, epoch and timestamps, and notes its producer. */
+static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct ks_verdict v,
+                      int64_t offset, int64_t now)
+{
+    if (v.stamp) {
+        ks_batch_stamp(p, b->size, log->cfg.log_append_time, v.max_ts);
+        b->max_ts = v.max_ts;
+    }
+    ks_batch_place(p, offset, log->epoch);
+    b->base = offset;
+    int rc = ks_prods_apply(&log->st.prods, b, now);
+    KC_ASSERT(rc == 0); /* check() made room */
+}
+
+static void place(struct ks_log *log, uint8_t *p, struct checked *c, const struct ks_append_args *args)
+{
+    if (c->batches == 1) {
+        place_one(log, p, &c->last, c->verdict, log->end, args->now_wall_ms);
+        return;
+    }
+    struct ks_rules rules = {
+        .max_message_bytes = INT32_MAX,
+        .segment_bytes = INT64_MAX,
+        .ts_before_max_ms = -1,
+        .ts_after_max_ms = -1,
+        .append_time = log->cfg.log_append_time,
+    };
+    int64_t offset = log->end;
+    for (size_t left = args->batches.len; left > 0;) {
+        struct ks_batch b = {0};
+        struct ks_verdict v = ks_batch_judge(p, left, &rules, args->now_wall_ms, &b);
+        KC_ASSERT(!v.error); /* the same bytes passed check() */
+        place_one(log, p, &b, v, offset, args->now_wall_ms);
+        offset += b.last_delta + 1LL;
+        p += b.size;
+        left -= b.size;
+    }
+}
+
+static void enqueue(struct ks_log *log, struct ks_entry *entry, const struct ks_append_args *args)
+{
+    struct ks_append_result now = {
+        .base_offset = entry->duplicate_base >= 0 ? entry->duplicate_base : entry->base,
+        .append_time_ms = entry->append_time_ms,
+        .log_start = log->st.start,
+    };
+    entry->done = args->acks == 0 ? NULL : args->done;
+    entry->ctx = args->ctx;
+    if (log->pend_tail) {
+        log->pend_tail->onext = entry;
+    } else {
+        log->pend_head = entry;
+    }
+    log->pend_tail = entry;
+    ks_commit_push(log->e, entry);
+    if (args->acks == 0) {
+        args->done(args->ctx, &now);
+    }
+}
+
+void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
+{
+    int16_t error = refused(log, args);
+    if (error) {
+        answer(args, log, error, NULL);
+        return;
+    }
+    struct checked c = check(log, args);
+    if (c.verdict.error) {
+        answer(args, log, c.verdict.error, c.verdict.message);
+        return;
+    }
+    struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
+    if (!entry) {
+        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        return;
+    }
+    entry->base = entry->end = log->end;
+    entry->append_time_ms = log->cfg.log_append_time ? args->now_wall_ms : -1;
+    if (c.duplicate_last >= 0) {
+        /* A repeat is acked after its original, so it waits in the same line. */
+        entry->duplicate_base = c.duplicate_last - c.last.last_delta;
+        enqueue(log, entry, args);
+        return;
+    }
+    uint8_t *p;
+    entry->end = log->end + c.records;
+    entry->data = ks_cache_add(log, args->batches, entry->base, entry->end, &p);
+    if (!entry->data.buf) {
+        ks_entry_free(entry);
+        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        return;
+    }
+    place(log, p, &c, args);
+    log->end = entry->end;
+    enqueue(log, entry, args);
+}

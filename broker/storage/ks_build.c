@@ -1,0 +1,108 @@
+/* Rebuilds a log's state from its chain: reads every file that still counts, in order. What is
+ * under a seal or before a ROLL is final, so its checksums are left to readers and fsck. */
+#include <errno.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_error.h"
+#include "base/kc_log.h"
+#include "storage/ks_scan.h"
+#include "storage/ks_state.h"
+#include "storage/ks_vol.h"
+
+void ks_build_init(struct ks_build *b, struct ks_fs *fs, const struct kc_uuid *topic,
+                   int32_t partition)
+{
+    *b = (struct ks_build){.fs = fs, .topic = *topic, .partition = partition};
+    b->now_wall_ms = kc_wall_ms();
+    ks_state_init(&b->st);
+}
+
+void ks_build_fini(struct ks_build *b)
+{
+    ks_state_fini(&b->st);
+}
+
+static int on_batch(void *arg, const struct ks_batch *batch, uint64_t pos)
+{
+    struct ks_build *b = arg;
+    if (b->cancelled && atomic_load_explicit(b->cancelled, memory_order_relaxed)) {
+        return KC_E_CANCELLED;
+    }
+    ks_state_note(&b->st, batch, pos);
+    return ks_prods_apply(&b->st.prods, batch, b->now_wall_ms);
+}
+
+/* A bad batch under a seal is corruption: that range answers KAFKA_STORAGE_ERROR, it is never
+ * silently cut (storage.md, Durability). */
+static void quarantine(struct ks_build *b, const struct ks_chain_file *f)
+{
+    char path[KS_PATH_MAX];
+    struct ks_seg *s = &b->st.segs[b->st.n_segs - 1];
+    ks_path_file(path, &b->topic, b->partition, f->id);
+    kc_log(KC_ERROR, "storage", "event=corrupt_file file=%s from_offset=%lld to_offset=%lld", path,
+           (long long)s->end, (long long)f->end);
+    s->damaged_from = s->end;
+    s->end = f->end;
+    s->len = f->len;
+    b->st.end = f->end;
+    b->damaged++;
+}
+
+static int read_file(struct ks_build *b, const struct ks_chain_file *f, struct kc_err *err)
+{
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &b->topic, b->partition, f->id);
+    struct ks_file *file = ks_file_new(b->fs, &b->topic, b->partition, f->id, -1);
+    int rc = file ? ks_state_add_epoch(&b->st, f->epoch, f->base) : -ENOMEM;
+    rc = rc ? rc : ks_state_add_seg(&b->st, file, f->base, f->epoch);
+    if (rc) {
+        ks_file_unref(file);
+        return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+    }
+    int fd = ks_file_fd(file);
+    if (fd < 0 && fd != -ENOENT) {
+        return kc_fail(err, fd, "%s: %s", path, kc_strerror(fd));
+    }
+    struct ks_scan s = {
+        .fd = fd, .epoch = f->epoch, .limit = f->len, .end = f->end, .next = f->base};
+    rc = fd < 0 ? 0 : ks_scan(b->fs, &s, on_batch, b);
+    if (rc) {
+        return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+    }
+    if (s.next != f->end || s.pos != f->len) {
+        quarantine(b, f);
+        return 0;
+    }
+    struct ks_stat st;
+    if (ks_fs_stat(b->fs, fd, &st) == 0 && st.size > f->len) {
+        b->zombie_bytes += st.size - f->len; /* late bytes of a dead writer: normal, never served */
+    }
+    ks_file_drop_fd(file); /* nobody shares it yet; readers open it again when they come */
+    return 0;
+}
+
+int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err)
+{
+    for (; b->file < c->n_files; b->file++) {
+        const struct ks_chain_file *f = &c->files[b->file];
+        if (f->base < 0 || f->end < 0) {
+            break; /* open: a seal decides where it ends */
+        }
+        if (f->dropped || f->end == f->base) {
+            b->st.start = f->dropped ? KC_MAX(b->st.start, f->end) : b->st.start;
+            b->st.end = KC_MAX(b->st.end, f->end);
+            continue;
+        }
+        int rc = read_file(b, f, err);
+        if (rc) {
+            /* A later run starts over: a half-read file must not count twice. */
+            ks_state_fini(&b->st);
+            b->file = 0;
+            b->zombie_bytes = 0;
+            b->damaged = 0;
+            return rc;
+        }
+    }
+    b->st.start = KC_MAX(b->st.start, c->log_start);
+    return 0;
+}

@@ -1,0 +1,350 @@
+/* The engine: opening the volume, incarnations, and what is asked from any thread. */
+#include "storage/ks_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_json.h"
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "storage/ks_bytes.h"
+#include "storage/ks_probe.h"
+
+enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8 };
+#define CACHE_BYTES (64LL * 1024 * 1024)
+
+/* ---- incarnations ---- */
+
+struct ks_inc *ks_inc_ref(struct ks_inc *inc)
+{
+    atomic_fetch_add_explicit(&inc->refs, 1, memory_order_relaxed);
+    return inc;
+}
+
+void ks_inc_unref(struct ks_inc *inc)
+{
+    if (inc && atomic_fetch_sub_explicit(&inc->refs, 1, memory_order_acq_rel) == 1) {
+        ks_fs_close(inc->fs, inc->fd);
+        kc_free(inc);
+    }
+}
+
+int ks_register(struct ks_engine *e, const struct kc_uuid *incarnation, struct kc_err *err)
+{
+    int64_t before = kc_mono_ms();
+    int fd = ks_inc_publish(&e->fs, e->broker_id, incarnation, err);
+    if (fd < 0) {
+        return fd;
+    }
+    struct ks_inc *inc = kc_zalloc(sizeof(*inc));
+    atomic_init(&inc->refs, 1);
+    inc->fs = &e->fs;
+    inc->id = *incarnation;
+    inc->inc8 = ks_get32(incarnation->b);
+    inc->fd = fd;
+    pthread_mutex_lock(&e->lock);
+    struct ks_inc *old = e->inc;
+    e->inc = inc;
+    pthread_mutex_unlock(&e->lock);
+    ks_inc_unref(old);
+    atomic_store(&e->checked_ms, before);
+    kc_log(KC_INFO, "storage", "event=registered broker=%d inc8=%08x", e->broker_id, inc->inc8);
+    return 0;
+}
+
+struct fenced_msg {
+    struct rt_msg msg;
+    struct ks_engine *e;
+    const char *why;
+};
+
+static void on_fenced(struct rt_msg *msg)
+{
+    struct fenced_msg *m = KC_CONTAINER_OF(msg, struct fenced_msg, msg);
+    m->e->on_fenced(m->e->ctx, m->why);
+    ks_engine_unref(m->e);
+    kc_free(m);
+}
+
+/* Runs once an incarnation: tells the control loop and every owner. */
+static void fenced(struct ks_engine *e, struct ks_inc *inc, const char *why)
+{
+    kc_log(KC_ERROR, "storage", "event=fenced inc8=%08x reason=\"%s\"", inc->inc8, why);
+    pthread_mutex_lock(&e->lock);
+    struct kc_map_iter it = {0};
+    for (struct kc_map_entry *m; (m = kc_map_next(&e->logs, &it));) {
+        struct ks_log *log = m->value;
+        if (log->inc == inc) {
+            ks_log_post_stop(log);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (e->on_fenced && e->loop) {
+        struct fenced_msg *m = kc_zalloc(sizeof(*m));
+        m->msg.fn = on_fenced;
+        m->e = e;
+        atomic_fetch_add(&e->refs, 1);
+        m->why = why;
+        rt_post(e->loop, &m->msg);
+    }
+}
+
+bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc)
+{
+    const char *why = NULL;
+    int64_t before = kc_mono_ms();
+    if (atomic_load(&inc->fenced)) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&e->m_checks, 1, memory_order_relaxed);
+    if (ks_inc_check(&e->fs, inc->fd, &why) == 0) {
+        atomic_store(&e->checked_ms, before);
+        return true;
+    }
+    if (!atomic_exchange(&inc->fenced, true)) {
+        fenced(e, inc, why);
+    }
+    return false;
+}
+
+/* ---- logs by partition ---- */
+
+struct ks_key ks_key_of(const struct kc_uuid *topic, int32_t partition)
+{
+    struct ks_key k;
+    memcpy(k.b, topic->b, sizeof(topic->b));
+    ks_put32(k.b + 16, (uint32_t)partition);
+    return k;
+}
+
+void ks_engine_remember(struct ks_engine *e, const struct ks_log *log)
+{
+    struct ks_key key = ks_key_of(&log->topic, log->partition);
+    struct ks_orphan *o = kc_alloc(sizeof(*o));
+    *o = (struct ks_orphan){
+        .incarnation = log->inc->id,
+        .epoch = log->c_epoch,
+        .end = log->c_end,
+        .file = log->c_file->id,
+        .len = log->c_acked,
+        .crc = log->c_crc,
+    };
+    pthread_mutex_lock(&e->lock);
+    kc_free(kc_map_put(&e->orphans, &key, sizeof(key), o));
+    pthread_mutex_unlock(&e->lock);
+}
+
+void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed)
+{
+    struct ks_key key = ks_key_of(&log->topic, log->partition);
+    if (!sealed && log->c_file && !atomic_load(&log->inc->fenced)) {
+        ks_engine_remember(e, log);
+    }
+    pthread_mutex_lock(&e->lock);
+    if (sealed) {
+        kc_free(kc_map_del(&e->orphans, &key, sizeof(key)));
+    }
+    kc_map_del(&e->logs, &key, sizeof(key));
+    atomic_fetch_sub(&e->n_logs, 1);
+    if (atomic_exchange(&log->c_retry_at_ms, 0)) {
+        atomic_fetch_sub(&e->n_retries, 1);
+    }
+    pthread_cond_broadcast(&e->log_gone);
+    pthread_mutex_unlock(&e->lock);
+    ks_log_unref(log);
+}
+
+/* ---- open and close ---- */
+
+static int read_cluster_id(struct ks_fs *fs, char out[KC_UUID_B64_LEN + 1], struct kc_err *err)
+{
+    char text[1024];
+    ssize_t n = ks_vol_read(fs, "cluster.json", text, sizeof(text));
+    if (n < 0) {
+        return kc_fail(err, (int)n, "cluster.json: %s", kc_strerror((int)n));
+    }
+    json_t *doc = json_loadb(text, (size_t)n, 0, NULL);
+    const char *id = kc_json_str(doc, "clusterId", "");
+    bool ok = strlen(id) > 0 && strlen(id) <= KC_UUID_B64_LEN && kc_json_int(doc, "format", 0) == 1;
+    if (ok) {
+        memcpy(out, id, strlen(id) + 1);
+    }
+    json_decref(doc);
+    return ok ? 0 : kc_fail(err, KC_E_CORRUPT, "cluster.json is not of this format");
+}
+
+static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct kc_err *err)
+{
+    char mine[KC_UUID_B64_LEN + 1], there[KC_UUID_B64_LEN + 1], text[160];
+    int rc = read_cluster_id(fs, there, err);
+    if (rc == -ENOENT) {
+        struct kc_uuid random = kc_uuid_random();
+        kc_uuid_to_b64(&random, mine);
+        int len = snprintf(text, sizeof(text), "{\"clusterId\":\"%s\",\"format\":1}\n",
+                           *id ? id : mine);
+        rc = ks_vol_publish(fs, "", "cluster.json", text, (size_t)len);
+        if (rc && rc != KC_E_EXISTS) {
+            return kc_fail(err, rc, "cluster.json: %s", kc_strerror(rc));
+        }
+        rc = ks_fs_syncdir(fs, ".");
+        rc = rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : read_cluster_id(fs, there, err);
+    }
+    if (!rc && *id && strcmp(id, there) != 0) {
+        rc = kc_fail(err, KC_E_FOREIGN, "the volume belongs to cluster %s, not to %s", there, id);
+    }
+    if (!rc) {
+        memcpy(id, there, sizeof(there));
+    }
+    return rc;
+}
+
+static int make_dirs(struct ks_fs *fs, struct kc_err *err)
+{
+    static const char *const dirs[] = {"inc", "topics", "deleted", "pids"};
+    bool made = false;
+    for (size_t i = 0; i < KC_ARRAY_LEN(dirs); i++) {
+        int rc = ks_fs_mkdir(fs, dirs[i]);
+        if (rc < 0) {
+            return kc_fail(err, rc, "%s: %s", dirs[i], kc_strerror(rc));
+        }
+        made = made || rc == 0;
+    }
+    int rc = made ? ks_fs_syncdir(fs, ".") : 0;
+    return rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : 0;
+}
+
+static int probe(struct ks_fs *fs, bool unsafe, struct kc_err *err)
+{
+    struct ks_probe p;
+    int rc = ks_probe_run(fs, &p, err);
+    if (rc == 0) {
+        kc_log(KC_INFO, "storage", "event=volume_conforms sync_us=%lld", (long long)p.sync_us);
+    } else if (unsafe) {
+        kc_log(KC_ERROR, "storage", "event=volume_unsafe text=\"%s\"", err ? err->msg : "");
+        rc = 0;
+    }
+    return rc;
+}
+
+/* Threads; on failure those that run are stopped by the caller's unref path. */
+static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
+{
+    e->scan = rt_pool_new("ks-scan", SCAN_THREADS);
+    e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
+    e->sync = rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
+    int rc = ks_commit_start(e);
+    if (rc) {
+        return rc;
+    }
+    rc = ks_watch_start(e);
+    if (rc) {
+        ks_commit_stop(e);
+    }
+    return rc;
+}
+
+int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
+                      char cluster_id[KC_UUID_B64_LEN + 1], struct ks_engine **ret,
+                      struct kc_err *err)
+{
+    struct ks_engine *e = kc_zalloc(sizeof(*e));
+    struct kc_err why = {0};
+    atomic_init(&e->refs, 1);
+    ks_fs_init(&e->fs, fs->ops, fs->ctx);
+    e->loop = opts->loop;
+    e->on_fenced = opts->on_fenced;
+    e->ctx = opts->ctx;
+    e->broker_id = opts->broker_id;
+    e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->log_gone, NULL);
+    kc_map_init(&e->logs);
+    kc_map_init(&e->orphans);
+    int rc = make_dirs(&e->fs, &why);
+    rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
+    rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
+    if (!rc && (rc = start_threads(e, opts))) {
+        kc_fail(&why, rc, "threads: %s", kc_strerror(rc));
+        rt_pool_free(e->scan);
+        rt_pool_free(e->read);
+        rt_pool_free(e->sync);
+    }
+    if (rc) {
+        ks_engine_unref(e);
+        return kc_fail(err, rc, "%s", why.msg);
+    }
+    *ret = e;
+    return 0;
+}
+
+int ks_engine_open(const struct ks_opts *opts, char cluster_id[KC_UUID_B64_LEN + 1],
+                   struct ks_engine **ret, struct kc_err *err)
+{
+    struct ks_fs fs;
+    int rc = ks_fs_posix(&fs, opts->dir, err);
+    return rc ? rc : ks_engine_open_on(&fs, opts, cluster_id, ret, err);
+}
+
+void ks_engine_unref(struct ks_engine *e)
+{
+    if (atomic_fetch_sub(&e->refs, 1) != 1) {
+        return;
+    }
+    while (e->shards) {
+        struct ks_shard *s = e->shards;
+        e->shards = s->next;
+        ks_shard_unref(s);
+    }
+    kc_map_fini(&e->logs, NULL);
+    kc_map_fini(&e->orphans, kc_free);
+    ks_inc_unref(e->inc);
+    pthread_cond_destroy(&e->log_gone);
+    pthread_mutex_destroy(&e->lock);
+    ks_fs_fini(&e->fs);
+    kc_free(e);
+}
+
+void ks_engine_close(struct ks_engine *e)
+{
+    if (!e) {
+        return;
+    }
+    atomic_store(&e->closing, true);
+    ks_watch_stop(e);
+    rt_pool_free(e->scan); /* takeovers and recoveries end; what they push is still committed */
+    ks_commit_stop(e);
+    rt_pool_free(e->sync);
+    rt_pool_free(e->read);
+    ks_engine_unref(e);
+}
+
+/* ---- numbers ---- */
+
+int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms)
+{
+    return ks_fs_oldest_ms(&e->fs, now_mono_ms);
+}
+
+int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms)
+{
+    int64_t at = atomic_load_explicit(&e->checked_ms, memory_order_relaxed);
+    return at ? KC_MAX(now_mono_ms - at, (int64_t)0) : INT64_MAX;
+}
+
+void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
+{
+    *ret = (struct ks_metrics){
+        .appended_bytes = atomic_load(&e->m_appended),
+        .commits = atomic_load(&e->m_commits),
+        .fsyncs = atomic_load(&e->m_fsyncs),
+        .fence_checks = atomic_load(&e->m_checks),
+        .zombie_bytes = atomic_load(&e->m_zombie),
+        .read_bytes = atomic_load(&e->m_read),
+        .cache_hits = atomic_load(&e->m_hits),
+        .cache_misses = atomic_load(&e->m_misses),
+        .open_logs = (uint64_t)KC_MAX(atomic_load(&e->n_logs), (int64_t)0),
+        .errors = atomic_load(&e->m_errors),
+    };
+}

@@ -1,0 +1,92 @@
+/* ks_fs.h - the port to the file system of the shared volume.
+ *
+ * Everything the log does to the volume goes through this narrow table, so that tests can inject
+ * faults and a simulation can stand in for a real file system. Paths are relative to the volume's
+ * root. Results are >= 0 or -errno. Thread-safe: any thread, many at once.
+ *
+ * What is missing is missing on purpose (storage.md): no append mode, no mmap, no truncate down, no
+ * stat by path. None of them fences or tells the truth on NFS. */
+#ifndef KS_FS_H
+#define KS_FS_H
+
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/kc_base.h"
+#include "base/kc_error.h"
+
+enum { KS_PATH_MAX = 192 }; /* relative paths of the layout are far shorter */
+
+struct ks_stat {
+    uint64_t size;
+    uint64_t nlink;
+};
+
+enum ks_open_mode {
+    KS_READ,
+    KS_CREATE, /* read and write; the name must not exist */
+    KS_HANDLE  /* O_PATH: for forced attribute reads only; takes no open state on a server */
+};
+
+/* Returns false to stop the listing. */
+typedef bool (*ks_list_fn)(void *arg, const char *name);
+
+struct ks_fs_ops {
+    int (*open)(void *ctx, const char *path, enum ks_open_mode mode);
+    int (*close)(void *ctx, int fd);
+    ssize_t (*pwritev)(void *ctx, int fd, const struct iovec *iov, int n, uint64_t pos);
+    ssize_t (*pread)(void *ctx, int fd, void *buf, size_t len, uint64_t pos);
+    int (*datasync)(void *ctx, int fd);
+    int (*syncdir)(void *ctx, const char *path);
+    int (*link)(void *ctx, const char *from, const char *to);
+    int (*unlink)(void *ctx, const char *path);
+    int (*rmdir)(void *ctx, const char *path);
+    int (*rename)(void *ctx, const char *from, const char *to);
+    int (*mkdir)(void *ctx, const char *path);
+    /* Truncates up: the size becomes `size` if it is smaller (one SETATTR). */
+    int (*extend)(void *ctx, const char *path, uint64_t size);
+    /* Attributes from the server, never from a cache: AT_STATX_FORCE_SYNC on the descriptor. */
+    int (*stat)(void *ctx, int fd, struct ks_stat *ret);
+    /* Names in a directory, after a forced attribute read of it ("." and ".." left out). */
+    int (*list)(void *ctx, const char *path, ks_list_fn fn, void *arg);
+    /* Drops cached pages, so that the next read asks the server. */
+    void (*forget)(void *ctx, int fd);
+    void (*fini)(void *ctx);
+};
+
+enum { KS_FS_SLOTS = 64 };
+
+struct ks_fs {
+    const struct ks_fs_ops *ops;
+    void *ctx;
+    _Atomic int64_t busy[KS_FS_SLOTS]; /* start of each operation under way; 0 = free slot */
+};
+
+/* The real one, rooted at dir, which must exist. */
+int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err);
+void ks_fs_init(struct ks_fs *fs, const struct ks_fs_ops *ops, void *ctx);
+void ks_fs_fini(struct ks_fs *fs);
+/* Age of the oldest operation under way; 0 when there is none. Lock-free. */
+int64_t ks_fs_oldest_ms(struct ks_fs *fs, int64_t now_mono_ms);
+
+int ks_fs_open(struct ks_fs *fs, const char *path, enum ks_open_mode mode);
+int ks_fs_close(struct ks_fs *fs, int fd);
+/* All bytes or an error: short writes and EINTR are continued at their own position. iov is
+ * consumed. */
+int ks_fs_pwritev(struct ks_fs *fs, int fd, struct iovec *iov, int n, uint64_t pos);
+/* Up to len bytes; fewer only at the end of the file. */
+ssize_t ks_fs_pread(struct ks_fs *fs, int fd, void *buf, size_t len, uint64_t pos);
+int ks_fs_datasync(struct ks_fs *fs, int fd);
+int ks_fs_syncdir(struct ks_fs *fs, const char *path);
+int ks_fs_link(struct ks_fs *fs, const char *from, const char *to);
+int ks_fs_unlink(struct ks_fs *fs, const char *path);
+int ks_fs_rmdir(struct ks_fs *fs, const char *path);
+int ks_fs_rename(struct ks_fs *fs, const char *from, const char *to);
+int ks_fs_mkdir(struct ks_fs *fs, const char *path); /* 0 = made, 1 = it was there */
+int ks_fs_extend(struct ks_fs *fs, const char *path, uint64_t size);
+int ks_fs_stat(struct ks_fs *fs, int fd, struct ks_stat *ret);
+int ks_fs_list(struct ks_fs *fs, const char *path, ks_list_fn fn, void *arg);
+void ks_fs_forget(struct ks_fs *fs, int fd);
+
+#endif

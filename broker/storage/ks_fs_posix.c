@@ -1,0 +1,202 @@
+/* The port on a real file system. Every result is checked and handed on as -errno. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/kc_mem.h"
+#include "storage/ks_fs.h"
+
+struct posix {
+    int root;   /* directory descriptor of the volume */
+    char *path; /* of the root: truncate(2) has no *at form */
+};
+
+static int posix_open(void *ctx, const char *path, enum ks_open_mode mode)
+{
+    static const int flags[] = {[KS_READ] = O_RDONLY,
+                                [KS_CREATE] = O_RDWR | O_CREAT | O_EXCL,
+                                [KS_HANDLE] = O_PATH};
+    struct posix *p = ctx;
+    int fd;
+    do {
+        fd = openat(p->root, path, flags[mode] | O_CLOEXEC | O_NOFOLLOW, 0640);
+    } while (fd < 0 && errno == EINTR);
+    return fd < 0 ? -errno : fd;
+}
+
+static int posix_close(void *ctx, int fd)
+{
+    (void)ctx;
+    /* The descriptor is gone in any case; EINTR is not an error of the file (Linux). */
+    return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+static ssize_t posix_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint64_t pos)
+{
+    (void)ctx;
+    ssize_t r = pwritev(fd, iov, n, (off_t)pos);
+    return r < 0 ? -errno : r;
+}
+
+static ssize_t posix_pread(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
+{
+    (void)ctx;
+    ssize_t r = pread(fd, buf, len, (off_t)pos);
+    return r < 0 ? -errno : r;
+}
+
+static int posix_datasync(void *ctx, int fd)
+{
+    (void)ctx;
+    /* Not retried on any error, EINTR included: a second call can lie (fsyncgate). */
+    return fdatasync(fd) < 0 ? -errno : 0;
+}
+
+static int posix_syncdir(void *ctx, const char *path)
+{
+    struct posix *p = ctx;
+    int fd = openat(p->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    int rc = fsync(fd) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
+static int posix_link(void *ctx, const char *from, const char *to)
+{
+    struct posix *p = ctx;
+    return linkat(p->root, from, p->root, to, 0) < 0 ? -errno : 0;
+}
+
+static int posix_unlink(void *ctx, const char *path)
+{
+    struct posix *p = ctx;
+    return unlinkat(p->root, path, 0) < 0 ? -errno : 0;
+}
+
+static int posix_rmdir(void *ctx, const char *path)
+{
+    struct posix *p = ctx;
+    return unlinkat(p->root, path, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+static int posix_rename(void *ctx, const char *from, const char *to)
+{
+    struct posix *p = ctx;
+    return renameat(p->root, from, p->root, to) < 0 ? -errno : 0;
+}
+
+static int posix_mkdir(void *ctx, const char *path)
+{
+    struct posix *p = ctx;
+    return mkdirat(p->root, path, 0750) < 0 ? -errno : 0;
+}
+
+static int posix_extend(void *ctx, const char *path, uint64_t size)
+{
+    struct posix *p = ctx;
+    size_t n = strlen(p->path) + strlen(path) + 2;
+    char *full = kc_alloc(n);
+    snprintf(full, n, "%s/%s", p->path, path);
+    int rc = truncate(full, (off_t)size) < 0 ? -errno : 0;
+    kc_free(full);
+    return rc;
+}
+
+static int posix_stat(void *ctx, int fd, struct ks_stat *ret)
+{
+    (void)ctx;
+    struct statx sx;
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE | STATX_NLINK, &sx) < 0) {
+        return -errno;
+    }
+    if ((sx.stx_mask & (STATX_SIZE | STATX_NLINK)) != (STATX_SIZE | STATX_NLINK)) {
+        return -ENOTSUP;
+    }
+    *ret = (struct ks_stat){.size = sx.stx_size, .nlink = sx.stx_nlink};
+    return 0;
+}
+
+static int posix_list(void *ctx, const char *path, ks_list_fn fn, void *arg)
+{
+    struct posix *p = ctx;
+    int fd = openat(p->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -errno;
+    }
+    struct ks_stat st;
+    int rc = posix_stat(ctx, fd, &st);
+    DIR *d = rc ? NULL : fdopendir(fd);
+    if (!d) {
+        rc = rc ? rc : -errno;
+        close(fd);
+        return rc;
+    }
+    for (;;) {
+        errno = 0;
+        struct dirent *e = readdir(d);
+        if (!e) {
+            rc = -errno;
+            break;
+        }
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
+            continue;
+        }
+        if (!fn(arg, e->d_name)) {
+            break;
+        }
+    }
+    closedir(d);
+    return rc;
+}
+
+static void posix_forget(void *ctx, int fd)
+{
+    (void)ctx;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: failing only costs memory */
+}
+
+static void posix_fini(void *ctx)
+{
+    struct posix *p = ctx;
+    close(p->root);
+    kc_free(p->path);
+    kc_free(p);
+}
+
+int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err)
+{
+    static const struct ks_fs_ops ops = {
+        .open = posix_open,
+        .close = posix_close,
+        .pwritev = posix_pwritev,
+        .pread = posix_pread,
+        .datasync = posix_datasync,
+        .syncdir = posix_syncdir,
+        .link = posix_link,
+        .unlink = posix_unlink,
+        .rmdir = posix_rmdir,
+        .rename = posix_rename,
+        .mkdir = posix_mkdir,
+        .extend = posix_extend,
+        .stat = posix_stat,
+        .list = posix_list,
+        .forget = posix_forget,
+        .fini = posix_fini,
+    };
+    int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0) {
+        return kc_fail(err, -errno, "data directory %s: %s", dir, kc_strerror(-errno));
+    }
+    struct posix *p = kc_zalloc(sizeof(*p));
+    p->root = root;
+    p->path = kc_strdup(dir);
+    ks_fs_init(fs, &ops, p);
+    return 0;
+}

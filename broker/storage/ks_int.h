@@ -1,0 +1,331 @@
+/* ks_int.h - the insides of the engine, shared by its files only.
+ *
+ * Threads and what they own:
+ *   owner loop     the upper half of ks_log: validation, offsets, state, cache, waiting callbacks
+ *   commit thread  the queue; groups it by log, one task a log (on the sync pool when there are
+ *                  several), then one fence check for all, then one message a loop
+ *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
+ *                  at most one task, and in none while it is being opened or recovered.
+ *   scan pool      takeovers, recoveries; read pool: reads that miss the cache, lookups
+ */
+#ifndef KS_INT_H
+#define KS_INT_H
+
+#include <pthread.h>
+
+#include "base/kc_list.h"
+#include "base/kc_map.h"
+#include "rt/rt_pool.h"
+#include "storage/ks_engine.h"
+#include "storage/ks_state.h"
+#include "storage/ks_vol.h"
+#include "storage/ks_wire.h"
+
+/* ---- an incarnation of this process ---- */
+
+struct ks_inc {
+    _Atomic uint32_t refs;
+    struct ks_fs *fs;
+    struct kc_uuid id;
+    uint32_t inc8;
+    int fd; /* O_PATH handle of the claim file */
+    _Atomic bool fenced;
+    _Atomic uint32_t next_seq; /* of data file names */
+};
+
+struct ks_inc *ks_inc_ref(struct ks_inc *inc);
+void ks_inc_unref(struct ks_inc *inc);
+
+/* ---- commit queue ---- */
+
+enum ks_entry_kind {
+    KS_E_APPEND,
+    KS_E_SEAL,
+    KS_E_CLOSE,
+    KS_E_TRIM,
+    KS_E_RECOVERED, /* a recovery ended: success or not */
+    KS_E_RETRY      /* time for another recovery */
+};
+
+struct ks_entry {
+    struct ks_entry *next;  /* commit queue, then the log's, then the tick's */
+    struct ks_entry *onext; /* the log's appends under way, in order (owner) */
+    struct ks_log *log;     /* referenced */
+    enum ks_entry_kind kind;
+    int32_t epoch; /* the log's when it was queued */
+    /* KS_E_APPEND */
+    struct kc_slice data; /* placed batches, referenced; len 0: a duplicate waits for its original */
+    int64_t base, end;
+    int64_t append_time_ms;
+    int64_t duplicate_base; /* -1 = none */
+    ks_append_done done;    /* NULL: answered already */
+    bool abandoned;         /* the owner failed it and forgot it */
+    void *ctx;
+    /* results, written by the task */
+    int16_t error;
+    uint64_t pos;
+    struct ks_file *file; /* referenced */
+    /* KS_E_SEAL */
+    struct rt_loop *seal_loop;
+    ks_seal_done seal_done;
+    int rc;
+    size_t record_len;
+    uint8_t *record;
+    /* KS_E_TRIM */
+    struct ks_trim *trim;
+    /* KS_E_RECOVERED */
+    struct ks_takeover *takeover;
+};
+
+struct ks_trim {
+    int64_t start;
+    uint16_t n;
+    struct ks_file_id files[64];
+};
+
+/* ---- recent batches in memory ---- */
+
+/* Chunks of all logs of one loop, oldest first; owned by that loop. */
+struct ks_shard {
+    _Atomic uint32_t refs;
+    struct ks_shard *next;
+    struct rt_loop *loop;
+    struct kc_list chunks; /* struct ks_chunk.in_shard */
+    struct kc_list logs;   /* struct ks_log.in_shard */
+    int64_t bytes;
+};
+
+struct ks_chunk {
+    struct kc_list in_shard, in_log;
+    struct ks_log *log;
+    struct kc_buf *buf;
+    uint8_t *start;
+    size_t used, room;
+    int64_t base, end;
+};
+
+void ks_shard_unref(struct ks_shard *s);
+
+/* Where a sequential reader left off: saves the walk from the last mark. */
+struct ks_cursor {
+    int64_t offset;
+    struct ks_file_id file;
+    uint64_t pos;
+};
+enum { KS_CURSORS = 4 };
+
+/* ---- a log ---- */
+
+enum ks_log_state { KS_OPENING, KS_OPEN, KS_SUSPENDED, KS_STOPPED };
+
+struct ks_log {
+    _Atomic uint32_t refs;
+    struct ks_engine *e;
+    struct kc_uuid topic;
+    int32_t partition;
+    struct ks_inc *inc;
+    struct kp_order order; /* of the claim; a recovery claims under it again */
+
+    /* upper half: the owner loop (before ks_log_own: the opener) */
+    struct rt_loop *owner;
+    struct ks_shard *shard;
+    struct kc_list in_shard;
+    enum ks_log_state state;
+    _Atomic bool leaving; /* sealed or closed: its last entry is on the way */
+    bool closed;  /* ks_log_close or ks_log_seal was called: no callback may come any more */
+    bool gone;    /* stopped for good, the watcher knows */
+    bool trimming; /* a TRIM is under way */
+    int32_t epoch;
+    struct ks_log_config cfg;
+    struct ks_state st; /* st.end = what is acked = high watermark */
+    int64_t end;        /* appended */
+    struct ks_entry *pend_head, *pend_tail;
+    struct kc_list chunks; /* struct ks_chunk.in_log, oldest first */
+    struct kc_list reads;  /* struct ks_read_req.in_log: under way */
+    struct ks_cursor cursors[KS_CURSORS];
+    uint32_t next_cursor;
+    ks_watch_fn watch;
+    void *watch_ctx;
+
+    /* lower half: the task */
+    struct ks_entry *c_head, *c_tail; /* commit thread: queued */
+    struct ks_log *c_next;            /* commit thread: logs of the tick */
+    bool c_listed;
+    bool c_failed;      /* no more writes under c_epoch */
+    bool c_recovering;  /* the scan pool has the lower half */
+    int16_t c_error;    /* when failed: what appends get */
+    int32_t c_epoch;
+    uint64_t c_next_k;
+    struct ks_file *c_file;
+    uint64_t c_pos;   /* where the next byte goes */
+    uint64_t c_acked; /* acked length of c_file */
+    int64_t c_end;    /* acked end offset */
+    uint32_t c_crc;   /* CRC field of the last acked batch of c_file, 0 if none */
+    /* issued in the running tick, become the acked ones when its check is done */
+    int64_t c_new_end;
+    uint32_t c_new_crc;
+    int64_t c_unsynced; /* batches since the last sync (flush.messages > 1) */
+    _Atomic int64_t c_segment_bytes, c_flush_messages;
+    _Atomic int64_t c_retry_at_ms; /* 0 = no recovery waits */
+};
+
+struct ks_log *ks_log_ref(struct ks_log *log);
+void ks_log_unref(struct ks_log *log);
+struct ks_log *ks_log_new(struct ks_engine *e, struct ks_inc *inc, const struct ks_open_args *args);
+/* Takes over what a finished takeover found. The lower half, then the upper one; both at once when
+ * the log is new. */
+void ks_log_install_lower(struct ks_log *log, struct ks_takeover *t);
+int ks_log_install_upper(struct ks_log *log, struct ks_takeover *t);
+
+/* Lets go of a log that nobody owns and that has nothing queued. Any thread. */
+void ks_log_abandon(struct ks_log *log);
+
+/* The acked content of an epoch of ours that was let go without a seal, kept until it is sealed. */
+struct ks_orphan {
+    struct kc_uuid incarnation;
+    int32_t epoch;
+    int64_t end;
+    struct ks_file_id file;
+    uint64_t len;
+    uint32_t crc;
+};
+
+/* ---- the engine ---- */
+
+enum {
+    KS_QUEUE_BYTES_MAX = 256 * 1024 * 1024,
+    KS_WATCH_MS = 700,  /* between forced checks: readers need one that is at most 1 s old */
+    KS_RETRY_MS = 1000  /* between attempts to recover a log */
+};
+
+struct ks_engine {
+    _Atomic uint32_t refs; /* the opener's and one a log */
+    _Atomic bool closing;  /* no new work for the pools */
+    struct ks_fs fs;
+    struct rt_loop *loop;
+    ks_fenced_fn on_fenced;
+    void *ctx;
+    int32_t broker_id;
+    int64_t cache_bytes;
+    struct rt_pool *scan, *read, *sync;
+
+    pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
+    pthread_cond_t log_gone;
+    struct ks_inc *inc;
+    struct kc_map logs;    /* partition key -> struct ks_log: from opening to the last commit */
+    struct kc_map orphans; /* partition key -> struct ks_orphan */
+    struct ks_shard *shards;
+    int32_t n_shards;
+
+    pthread_t commit_thread;
+    pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
+    pthread_cond_t q_more;
+    struct ks_entry *q_head, *q_tail;
+    bool q_stop;
+
+    pthread_t watch_thread; /* once a second: fence check, retries, retention */
+    pthread_mutex_t w_lock; /* guards w_stop */
+    pthread_cond_t w_more;
+    bool w_stop;
+
+    _Atomic size_t queued_bytes;
+    _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
+    _Atomic int64_t n_logs;    /* in the map */
+    _Atomic int32_t n_retries; /* logs with c_retry_at_ms set */
+
+    _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
+        m_errors;
+};
+
+struct ks_key {
+    uint8_t b[20];
+};
+struct ks_key ks_key_of(const struct kc_uuid *topic, int32_t partition);
+
+/* Opens over a given file system (takes it); ks_engine_open does it over the real one. */
+int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
+                      char cluster_id[KC_UUID_B64_LEN + 1], struct ks_engine **ret,
+                      struct kc_err *err);
+
+/* ks_engine.c */
+/* Checks the claim file; latches and reports when it is fenced. True: not fenced. Blocking. */
+bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc);
+void ks_engine_unref(struct ks_engine *e);
+/* Keeps the acked end of the log's epoch, for the seal that a later claim of ours appends. */
+void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
+/* The log leaves the map: its partition may be opened again. */
+void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
+
+/* ks_watch.c */
+int ks_watch_start(struct ks_engine *e);
+void ks_watch_stop(struct ks_engine *e);
+void ks_watch_wake(struct ks_engine *e);
+
+/* ks_retention.c */
+void ks_retention_post(struct ks_engine *e);
+
+/* ks_commit.c */
+int ks_commit_start(struct ks_engine *e);
+void ks_commit_stop(struct ks_engine *e);
+void ks_commit_push(struct ks_engine *e, struct ks_entry *entry); /* any thread */
+struct ks_entry *ks_entry_new(struct ks_log *log, enum ks_entry_kind kind); /* NULL: no memory */
+void ks_entry_free(struct ks_entry *entry);
+
+/* ks_ack.c: results on the owner loops. Takes the list. */
+void ks_ack_post(struct ks_entry *list);
+void ks_log_stop(struct ks_log *log); /* for good: fails what waits, tells the watcher; owner loop */
+void ks_log_post_stop(struct ks_log *log); /* any thread */
+void ks_fail_appends(struct ks_log *log, int16_t error); /* owner loop */
+
+/* ks_task.c: one turn of a log's lower half: a run of appends written and synced, or one other
+ * entry. What it took is in taken, in order. */
+struct ks_task {
+    struct rt_work work;
+    struct ks_log *log;
+    struct ks_entry *taken, *taken_tail;
+    bool issued; /* wrote something that needs the fence check */
+    struct ks_latch *latch;
+};
+void ks_task_run(struct ks_task *t);
+/* After the check: what was issued is acked, or (fenced) is not. */
+void ks_task_settle(struct ks_task *t, bool fence_ok);
+
+/* ks_cache.c: owner loop */
+/* Puts bytes that will be batches base..end - 1 into the newest chunk of the log; *ret_data is
+ * writable until it is queued. The slice holds a reference; NULL buf: no memory. */
+struct kc_slice ks_cache_add(struct ks_log *log, struct kc_slice in, int64_t base, int64_t end,
+                             uint8_t **ret_data);
+bool ks_cache_read(struct ks_log *log, const struct ks_read_args *args, struct ks_read_result *ret);
+void ks_cache_drop(struct ks_log *log);
+
+/* ks_read.c: fails every read and lookup under way; owner loop */
+void ks_reads_cancel(struct ks_log *log, int16_t error);
+
+/* ks_takeover.c: pool thread. Claims, seals what is older, rebuilds. */
+struct ks_takeover {
+    struct ks_log *log;
+    bool may_create;
+    bool recovery; /* we are the owner: a claim of anybody else deposes us */
+    ks_condemned_fn condemned;
+    void *condemned_ctx;
+    const _Atomic bool *cancelled;
+    uint64_t known_k;      /* chain names below it exist */
+    struct ks_chain chain; /* carried from the warm-up */
+    struct ks_build build;
+    struct ks_file *file; /* our first data file, made before the claim */
+    bool file_named;      /* a record names it, or may do so */
+    int32_t epoch;        /* ours, once claimed */
+    int32_t blocker_broker;
+    struct kc_uuid blocker;
+};
+void ks_takeover_init(struct ks_takeover *t, struct ks_log *log);
+void ks_takeover_fini(struct ks_takeover *t);
+int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err);
+int ks_takeover_run(struct ks_takeover *t, struct kc_err *err);
+/* Makes a new, empty, synced data file of our incarnation; the directory is not synced. */
+int ks_data_file_new(struct ks_log *log, struct ks_file **ret);
+
+/* ks_recover.c: after an error on a file, a new claim and a new file under the same log. */
+void ks_recover_start(struct ks_log *log); /* commit or watch thread; c_recovering is set */
+
+#endif

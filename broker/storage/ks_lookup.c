@@ -1,0 +1,166 @@
+/* Offsets by timestamp (ListOffsets).
+ *
+ * Index and max timestamps find the batch; an uncompressed batch is walked to the record, as Kafka
+ * does. A compressed batch is not opened here: the answer is its first offset, with its base
+ * timestamp if that is not before the asked one, else its max timestamp. A consumer that seeks there
+ * starts at most one batch early and misses nothing. For KS_TS_MAX in a compressed batch the answer
+ * is its last offset. With LogAppendTime every record has the batch's max timestamp. */
+#include <errno.h>
+
+#include "base/kc_mem.h"
+#include "storage/ks_read.h"
+#include "storage/ks_scan.h"
+
+static bool stop_here(const struct ks_read_req *r, const struct ks_batch *b)
+{
+    int64_t want = r->ts == KS_TS_MAX ? r->max_ts : r->ts;
+    return b->max_ts >= want && ks_batch_last(b) >= r->floor && !(b->attrs & KS_ATTR_CONTROL);
+}
+
+struct probe {
+    struct ks_read_req *r;
+    struct ks_batch batch;
+};
+
+static int on_batch(void *arg, const struct ks_batch *b, uint64_t pos)
+{
+    struct probe *p = arg;
+    (void)pos;
+    p->batch = *b;
+    return stop_here(p->r, b);
+}
+
+/* True: found a record in the batch. */
+static bool in_records(struct ks_read_req *r, const uint8_t *p, const struct ks_batch *b)
+{
+    struct ks_record_iter it;
+    struct ks_record rec;
+    int64_t want = r->ts == KS_TS_MAX ? r->max_ts : r->ts;
+    ks_records_begin(&it, p, b);
+    while (ks_records_next(&it, &rec) > 0) {
+        int64_t offset = b->base + rec.offset_delta;
+        if (rec.timestamp >= want && offset >= r->floor) {
+            r->found_offset = offset;
+            r->found_ts = rec.timestamp;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 1 = found, 0 = go on behind this batch, negative = error. */
+static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t pos)
+{
+    if (b->attrs & KS_ATTR_APPEND_TIME) {
+        r->found_offset = KC_MAX(b->base, r->floor);
+        r->found_ts = b->max_ts;
+        return 1;
+    }
+    if (b->attrs & KS_ATTR_CODEC) {
+        bool max = r->ts == KS_TS_MAX;
+        r->found_offset = max ? ks_batch_last(b) : KC_MAX(b->base, r->floor);
+        r->found_ts = !max && b->base_ts >= r->ts ? b->base_ts : b->max_ts;
+        return 1;
+    }
+    uint8_t *p = kc_try_alloc(b->size);
+    if (!p) {
+        return -ENOMEM;
+    }
+    ssize_t n = ks_fs_pread(&r->log->e->fs, ks_file_fd(r->file), p, b->size, pos);
+    int rc = n < 0 ? (int)n : n < (ssize_t)b->size ? KC_E_CORRUPT : in_records(r, p, b);
+    kc_free(p);
+    return rc;
+}
+
+static void run_lookup(struct ks_read_req *r)
+{
+    int fd = ks_file_fd(r->file);
+    struct probe p = {.r = r};
+    struct ks_scan s = {.fd = fd,
+                        .epoch = r->epoch,
+                        .limit = r->seg_len,
+                        .end = r->seg_end,
+                        .pos = r->from.pos,
+                        .next = r->from.offset};
+    int rc = fd < 0 ? fd : 0;
+    while (rc == 0 && (rc = ks_scan(&r->log->e->fs, &s, on_batch, &p)) == 1) {
+        rc = open_batch(r, &p.batch, s.pos);
+        if (rc == 0) {
+            s.pos += p.batch.size;
+            s.next = ks_batch_last(&p.batch) + 1;
+        }
+    }
+    r->error = rc < 0 ? KS_K_STORAGE_ERROR : 0;
+}
+
+static void fail_lookup(struct ks_read_req *r, int16_t error)
+{
+    r->lookup_done(r->ctx, error, -1, -1, -1);
+}
+
+static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup_done done,
+                  void *ctx);
+
+static void finish_lookup(struct ks_read_req *r)
+{
+    if (r->error || r->found_offset >= 0) {
+        r->lookup_done(r->ctx, r->error, r->error ? -1 : r->found_offset,
+                       r->error ? -1 : r->found_ts, r->error ? -1 : r->epoch);
+        return;
+    }
+    start(r->log, r->ts, r->seg_end, r->lookup_done, r->ctx); /* the next segment may have it */
+}
+
+/* The segment to search, from from_offset on, and where in it. */
+static const struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_t from_offset,
+                                   struct ks_mark *ret)
+{
+    const struct ks_seg *best = NULL;
+    for (uint32_t i = 0; i < st->n_segs; i++) {
+        const struct ks_seg *s = &st->segs[i];
+        if (s->end <= from_offset || s->max_ts < 0) {
+            continue;
+        }
+        if (ts == KS_TS_MAX) {
+            best = !best || s->max_ts > best->max_ts ? s : best;
+        } else if (s->max_ts >= ts) {
+            best = s;
+            break;
+        }
+    }
+    if (best) {
+        *ret = ts == KS_TS_MAX ? ks_seg_find(best, best->max_ts_base) : ks_seg_find_ts(best, ts);
+    }
+    return best;
+}
+
+static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup_done done,
+                  void *ctx)
+{
+    struct ks_mark from;
+    const struct ks_seg *seg = choose(&log->st, ts, from_offset, &from);
+    struct ks_read_req *r = seg ? ks_read_new(log, seg, from) : NULL;
+    if (!r) {
+        done(ctx, seg ? KS_K_STORAGE_ERROR : 0, -1, -1, -1);
+        return;
+    }
+    r->ts = ts;
+    r->max_ts = seg->max_ts;
+    r->floor = log->st.start;
+    r->lookup_done = done;
+    r->ctx = ctx;
+    r->found_offset = r->found_ts = -1;
+    r->run = run_lookup;
+    r->finish = finish_lookup;
+    r->fail = fail_lookup;
+    ks_read_post(r);
+}
+
+void ks_log_lookup(struct ks_log *log, int64_t timestamp_ms, ks_lookup_done done, void *ctx)
+{
+    if (log->state == KS_STOPPED || log->closed) {
+        done(ctx, KS_K_NOT_LEADER, -1, -1, -1);
+        return;
+    }
+    start(log, timestamp_ms, log->st.start, done, ctx);
+}

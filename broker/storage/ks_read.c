@@ -1,0 +1,245 @@
+/* Reads: from the cache at once, else on the read pool. Whole batches, verified when they come from
+ * a file, never from the limit offset on. */
+#include "storage/ks_read.h"
+
+#include <errno.h>
+
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "storage/ks_scan.h"
+
+enum { READ_MAX = 16 * 1024 * 1024 };
+
+struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, struct ks_mark from)
+{
+    struct ks_read_req *r = kc_try_zalloc(1, sizeof(*r));
+    if (r) {
+        r->log = ks_log_ref(log);
+        r->file = ks_file_ref(seg->file);
+        r->from = from;
+        r->seg_end = KC_MIN(seg->end, seg->damaged_from);
+        r->seg_len = seg->len;
+        r->epoch = seg->epoch;
+        kc_list_add_tail(&log->reads, &r->in_log);
+    }
+    return r;
+}
+
+static void req_free(struct ks_read_req *r)
+{
+    for (int32_t i = 0; i < r->result.n_slices; i++) {
+        kc_buf_unref(r->result.slices[i].buf);
+    }
+    ks_file_unref(r->file);
+    ks_log_unref(r->log);
+    kc_free(r);
+}
+
+static void on_done(struct rt_msg *msg)
+{
+    struct ks_read_req *r = KC_CONTAINER_OF(msg, struct ks_read_req, msg);
+    if (!r->cancelled) {
+        kc_list_del(&r->in_log);
+        r->finish(r);
+    }
+    req_free(r);
+}
+
+static void on_pool(struct rt_work *w)
+{
+    struct ks_read_req *r = KC_CONTAINER_OF(w, struct ks_read_req, work);
+    r->run(r);
+    r->msg.fn = on_done;
+    rt_post(r->log->owner, &r->msg);
+}
+
+void ks_read_post(struct ks_read_req *r)
+{
+    r->work.fn = on_pool;
+    rt_pool_post(r->log->e->read, &r->work);
+}
+
+void ks_reads_cancel(struct ks_log *log, int16_t error)
+{
+    while (!kc_list_empty(&log->reads)) {
+        struct ks_read_req *r = KC_LIST_ENTRY(log->reads.next, struct ks_read_req, in_log);
+        kc_list_del(&r->in_log);
+        r->cancelled = true;
+        r->fail(r, error);
+    }
+}
+
+void ks_read_corrupt(const struct ks_read_req *r, int64_t offset)
+{
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &r->file->topic, r->file->partition, r->file->id);
+    kc_log(KC_ERROR, "storage", "event=corrupt_batch file=%s offset=%lld", path, (long long)offset);
+    atomic_fetch_add(&r->log->e->m_errors, 1);
+}
+
+struct finder {
+    int64_t offset;
+    struct ks_batch batch;
+};
+
+static int stop_at(void *arg, const struct ks_batch *b, uint64_t pos)
+{
+    struct finder *f = arg;
+    (void)pos;
+    f->batch = *b;
+    return ks_batch_last(b) >= f->offset;
+}
+
+int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos)
+{
+    int fd = ks_file_fd(r->file);
+    if (fd < 0) {
+        return fd;
+    }
+    struct finder f = {.offset = offset};
+    struct ks_scan s = {.fd = fd,
+                        .epoch = r->epoch,
+                        .limit = r->seg_len,
+                        .end = r->seg_end,
+                        .pos = r->from.pos,
+                        .next = r->from.offset};
+    int rc = ks_scan(&r->log->e->fs, &s, stop_at, &f);
+    if (rc == 1) {
+        *ret = f.batch;
+        *ret_pos = s.pos;
+        return 0;
+    }
+    return rc < 0 ? rc : KC_E_CORRUPT;
+}
+
+/* Length of the verified whole batches at p that the request may have. */
+static size_t usable(const struct ks_read_req *r, const uint8_t *p, size_t len, int64_t first,
+                     int64_t *ret_next)
+{
+    size_t at = 0;
+    int64_t next = first;
+    struct ks_batch b;
+    while (len - at >= KS_BATCH_HEADER && ks_batch_parse(p + at, &b) && b.size <= len - at) {
+        if (b.base != next || b.epoch != r->epoch || b.magic != 2 || !ks_batch_crc_ok(p + at, &b)) {
+            ks_read_corrupt(r, next);
+            break;
+        }
+        if (ks_batch_last(&b) >= r->args.limit_offset) {
+            break;
+        }
+        at += b.size;
+        next = ks_batch_last(&b) + 1;
+    }
+    *ret_next = next;
+    return at;
+}
+
+static int16_t read_file(struct ks_read_req *r)
+{
+    struct ks_batch first;
+    uint64_t pos;
+    int rc = ks_read_find(r, r->args.offset, &first, &pos);
+    if (rc) {
+        return KS_K_STORAGE_ERROR;
+    }
+    size_t max = (size_t)KC_MIN(KC_MAX(r->args.max_bytes, 0), (int32_t)READ_MAX);
+    if (first.size > max && !r->args.at_least_one) {
+        return 0;
+    }
+    size_t want = (size_t)KC_MIN((uint64_t)KC_MAX(max, first.size), r->seg_len - pos);
+    struct kc_buf *buf = kc_buf_new(want);
+    if (!buf) {
+        return KS_K_STORAGE_ERROR;
+    }
+    ssize_t n = ks_fs_pread(&r->log->e->fs, ks_file_fd(r->file), buf->data, want, pos);
+    int64_t next = first.base;
+    size_t len = n > 0 ? usable(r, buf->data, (size_t)n, first.base, &next) : 0;
+    if (len == 0) {
+        kc_buf_unref(buf);
+        return n < 0 || ks_batch_last(&first) < r->args.limit_offset ? KS_K_STORAGE_ERROR : 0;
+    }
+    r->result.slices[0] = (struct kc_slice){.buf = buf, .ptr = buf->data, .len = len};
+    r->result.n_slices = 1;
+    r->result.next_offset = next;
+    r->next_pos = pos + len;
+    atomic_fetch_add_explicit(&r->log->e->m_read, len, memory_order_relaxed);
+    return 0;
+}
+
+static void run_read(struct ks_read_req *r)
+{
+    r->result.next_offset = r->args.offset;
+    r->result.error = read_file(r);
+}
+
+static void finish_read(struct ks_read_req *r)
+{
+    struct ks_log *log = r->log;
+    if (!r->result.error && r->next_pos) {
+        log->cursors[log->next_cursor++ % KS_CURSORS] = (struct ks_cursor){
+            .offset = r->result.next_offset, .file = r->file->id, .pos = r->next_pos};
+    }
+    struct ks_read_result result = r->result;
+    r->result.n_slices = 0; /* the references are the receiver's */
+    r->done(r->ctx, &result);
+}
+
+static void fail_read(struct ks_read_req *r, int16_t error)
+{
+    struct ks_read_result result = {.error = error, .next_offset = r->args.offset};
+    r->done(r->ctx, &result);
+}
+
+/* The nearest known place at or before an offset. */
+static struct ks_mark nearest(const struct ks_log *log, const struct ks_seg *seg, int64_t offset)
+{
+    struct ks_mark m = ks_seg_find(seg, offset);
+    for (int i = 0; i < KS_CURSORS; i++) {
+        const struct ks_cursor *c = &log->cursors[i];
+        if (c->pos && ks_file_eq(c->file, seg->file->id) && c->offset <= offset &&
+            c->offset > m.offset && c->pos < seg->len) {
+            m.offset = c->offset;
+            m.pos = c->pos;
+        }
+    }
+    return m;
+}
+
+bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx)
+{
+    struct ks_read_result now = {.next_offset = args->offset};
+    struct ks_read_args a = *args;
+    a.limit_offset = KC_MIN(a.limit_offset, log->st.end);
+    const struct ks_seg *seg = NULL;
+    if (log->state == KS_STOPPED || log->closed) {
+        now.error = KS_K_NOT_LEADER;
+    } else if (a.offset < log->st.start || a.offset > KC_MAX(log->end, log->st.end)) {
+        now.error = KS_K_OFFSET_OUT_OF_RANGE;
+    } else if (a.offset >= a.limit_offset) {
+        now.error = 0; /* nothing yet */
+    } else if (ks_cache_read(log, &a, &now)) {
+        atomic_fetch_add_explicit(&log->e->m_hits, 1, memory_order_relaxed);
+    } else {
+        seg = ks_state_seg(&log->st, a.offset);
+        now.error = !seg || a.offset >= seg->damaged_from ? KS_K_STORAGE_ERROR : 0;
+        seg = now.error ? NULL : seg;
+    }
+    struct ks_read_req *r = NULL;
+    if (seg) {
+        atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
+        r = ks_read_new(log, seg, nearest(log, seg, a.offset));
+        now.error = r ? 0 : KS_K_STORAGE_ERROR;
+    }
+    if (!r) {
+        done(ctx, &now);
+        return true;
+    }
+    r->args = a;
+    r->done = done;
+    r->ctx = ctx;
+    r->run = run_read;
+    r->finish = finish_read;
+    r->fail = fail_read;
+    ks_read_post(r);
+    return false;
+}

@@ -1,0 +1,46 @@
+/* ks_read.h - work on the read pool for one log: reads of batches, lookups by timestamp.
+ *
+ * A request starts and ends on the owner's loop; between, it belongs to a pool thread. It carries
+ * copies of what it needs of the log's state, so the log may go on, or be closed, meanwhile. */
+#ifndef KS_READ_H
+#define KS_READ_H
+
+#include "storage/ks_int.h"
+
+struct ks_read_req {
+    struct rt_work work;
+    struct rt_msg msg;
+    struct kc_list in_log;
+    struct ks_log *log;
+    struct ks_file *file;
+    struct ks_mark from; /* where to start walking */
+    int64_t seg_end;     /* readable part of the file */
+    uint64_t seg_len;
+    int32_t epoch;
+    bool cancelled;                                       /* owner: answered already */
+    void (*run)(struct ks_read_req *r);                   /* pool */
+    void (*finish)(struct ks_read_req *r);                /* owner */
+    void (*fail)(struct ks_read_req *r, int16_t error);   /* owner; instead of finish */
+    void *ctx;
+    /* reads */
+    struct ks_read_args args;
+    ks_read_done done;
+    struct ks_read_result result;
+    uint64_t next_pos;
+    /* lookups */
+    ks_lookup_done lookup_done;
+    int64_t ts;     /* the asked timestamp, or KS_TS_MAX */
+    int64_t max_ts; /* of the segment */
+    int64_t floor;  /* log start offset */
+    int16_t error;
+    int64_t found_offset, found_ts;
+};
+
+/* Joins the log's list; NULL: no memory. */
+struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, struct ks_mark from);
+void ks_read_post(struct ks_read_req *r);
+/* Pool: the first batch from r->from on whose last offset is >= offset. 0, KC_E_CORRUPT, -errno. */
+int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos);
+void ks_read_corrupt(const struct ks_read_req *r, int64_t offset);
+
+#endif

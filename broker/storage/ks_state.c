@@ -1,0 +1,213 @@
+#include "storage/ks_state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/kc_mem.h"
+#include "storage/ks_vol.h"
+
+struct ks_file *ks_file_new(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
+                            struct ks_file_id id, int fd)
+{
+    struct ks_file *f = kc_try_alloc(sizeof(*f));
+    if (!f) {
+        return NULL;
+    }
+    *f = (struct ks_file){.fs = fs, .topic = *topic, .partition = partition, .id = id};
+    atomic_init(&f->refs, 1);
+    atomic_init(&f->fd, fd);
+    return f;
+}
+
+struct ks_file *ks_file_ref(struct ks_file *f)
+{
+    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+    return f;
+}
+
+void ks_file_unref(struct ks_file *f)
+{
+    if (f && atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1) {
+        int fd = atomic_load(&f->fd);
+        if (fd >= 0) {
+            ks_fs_close(f->fs, fd);
+        }
+        kc_free(f);
+    }
+}
+
+int ks_file_fd(struct ks_file *f)
+{
+    int fd = atomic_load(&f->fd);
+    if (fd >= 0) {
+        return fd;
+    }
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &f->topic, f->partition, f->id);
+    fd = ks_fs_open(f->fs, path, KS_READ);
+    if (fd < 0) {
+        return fd;
+    }
+    int none = -1;
+    if (!atomic_compare_exchange_strong(&f->fd, &none, fd)) {
+        ks_fs_close(f->fs, fd); /* another reader was faster */
+        return none;
+    }
+    return fd;
+}
+
+void ks_file_drop_fd(struct ks_file *f)
+{
+    int fd = atomic_exchange(&f->fd, -1);
+    if (fd >= 0) {
+        ks_fs_close(f->fs, fd);
+    }
+}
+
+void ks_state_init(struct ks_state *st)
+{
+    *st = (struct ks_state){0};
+    ks_prods_init(&st->prods);
+}
+
+void ks_state_fini(struct ks_state *st)
+{
+    for (uint32_t i = 0; i < st->n_segs; i++) {
+        ks_file_unref(st->segs[i].file);
+        kc_free(st->segs[i].marks);
+    }
+    kc_free(st->segs);
+    kc_free(st->epochs);
+    ks_prods_fini(&st->prods);
+    ks_state_init(st);
+}
+
+int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, int32_t epoch)
+{
+    if (st->n_segs == st->segs_room) {
+        uint32_t room = st->segs_room + KC_MAX(st->segs_room / 2, 1u);
+        struct ks_seg *segs = kc_try_realloc(st->segs, room * sizeof(*segs));
+        if (!segs) {
+            return -ENOMEM;
+        }
+        st->segs = segs;
+        st->segs_room = room;
+    }
+    st->segs[st->n_segs++] = (struct ks_seg){
+        .file = file,
+        .base = base,
+        .end = base,
+        .epoch = epoch,
+        .gap = KS_MARK_GAP,
+        .max_ts = -1,
+        .max_ts_base = -1,
+        .damaged_from = INT64_MAX,
+    };
+    return 0;
+}
+
+int ks_state_add_epoch(struct ks_state *st, int32_t epoch, int64_t start)
+{
+    if (st->n_epochs && st->epochs[st->n_epochs - 1].epoch == epoch) {
+        return 0;
+    }
+    /* An epoch without content leaves no trace, as in Kafka's LeaderEpochFileCache. */
+    while (st->n_epochs && st->epochs[st->n_epochs - 1].start == start) {
+        st->n_epochs--;
+    }
+    if (st->n_epochs == st->epochs_room) {
+        uint32_t room = st->epochs_room + KC_MAX(st->epochs_room / 2, 1u);
+        struct ks_epoch_start *epochs = kc_try_realloc(st->epochs, room * sizeof(*epochs));
+        if (!epochs) {
+            return -ENOMEM;
+        }
+        st->epochs = epochs;
+        st->epochs_room = room;
+    }
+    st->epochs[st->n_epochs++] = (struct ks_epoch_start){epoch, start};
+    return 0;
+}
+
+/* Every second mark goes when there are too many. */
+static void thin_out(struct ks_seg *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_marks; i += 2) {
+        s->marks[n++] = s->marks[i];
+    }
+    s->n_marks = n;
+    s->gap *= 2;
+}
+
+static void mark(struct ks_seg *s, const struct ks_batch *b, uint64_t pos)
+{
+    uint64_t last = s->n_marks ? s->marks[s->n_marks - 1].pos : 0;
+    if (pos - last < s->gap) {
+        return;
+    }
+    if (s->n_marks == KS_MARKS_MAX) {
+        thin_out(s);
+    }
+    if (s->n_marks == s->marks_room) {
+        uint32_t room = KC_MAX(s->marks_room * 2, 4u);
+        struct ks_mark *marks = kc_try_realloc(s->marks, room * sizeof(*marks));
+        if (!marks) {
+            return; /* a longer walk for readers, nothing else */
+        }
+        s->marks = marks;
+        s->marks_room = room;
+    }
+    s->marks[s->n_marks++] = (struct ks_mark){.offset = b->base, .pos = pos, .max_ts = s->max_ts};
+}
+
+void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos)
+{
+    struct ks_seg *s = &st->segs[st->n_segs - 1];
+    mark(s, b, pos);
+    if (b->max_ts > s->max_ts && !(b->attrs & KS_ATTR_CONTROL)) {
+        s->max_ts = b->max_ts;
+        s->max_ts_base = b->base;
+    }
+    s->end = ks_batch_last(b) + 1;
+    s->len = pos + b->size;
+    st->end = s->end;
+    st->bytes += b->size;
+}
+
+struct ks_seg *ks_state_seg(const struct ks_state *st, int64_t offset)
+{
+    uint32_t lo = 0, hi = st->n_segs; /* first segment whose end is beyond offset */
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (st->segs[mid].end > offset) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
+        }
+    }
+    return lo < st->n_segs ? &st->segs[lo] : NULL;
+}
+
+struct ks_mark ks_seg_find(const struct ks_seg *s, int64_t offset)
+{
+    struct ks_mark m = {.offset = s->base, .pos = 0, .max_ts = -1};
+    uint32_t lo = 0, hi = s->n_marks; /* first mark beyond offset */
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (s->marks[mid].offset > offset) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
+        }
+    }
+    return lo ? s->marks[lo - 1] : m;
+}
+
+struct ks_mark ks_seg_find_ts(const struct ks_seg *s, int64_t ts)
+{
+    struct ks_mark m = {.offset = s->base, .pos = 0, .max_ts = -1};
+    for (uint32_t i = 0; i < s->n_marks && s->marks[i].max_ts < ts; i++) {
+        m = s->marks[i];
+    }
+    return m;
+}

@@ -1,0 +1,104 @@
+/* ks_state.h - what a log knows about its sealed content: segments with sparse indexes, producers,
+ * epoch starts. Built by reading the chain and its files (ks_build_run), then carried on by the
+ * owner with every acked batch (ks_state_note).
+ *
+ * One owner at a time: the opening job, then the data loop. Files are shared with readers and
+ * reference-counted. */
+#ifndef KS_STATE_H
+#define KS_STATE_H
+
+#include <stdatomic.h>
+
+#include "storage/ks_fs.h"
+#include "storage/ks_prod.h"
+#include "storage/ks_rec.h"
+
+/* A data file with a descriptor that is opened when it is first needed. */
+struct ks_file {
+    _Atomic uint32_t refs;
+    _Atomic int fd; /* -1 = not open */
+    struct ks_fs *fs;
+    struct kc_uuid topic;
+    int32_t partition;
+    struct ks_file_id id;
+};
+
+struct ks_file *ks_file_new(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
+                            struct ks_file_id id, int fd); /* NULL: no memory */
+struct ks_file *ks_file_ref(struct ks_file *f);
+void ks_file_unref(struct ks_file *f); /* NULL allowed; closes with the last one */
+int ks_file_fd(struct ks_file *f);     /* [blocking] opens it for reading if need be; or -errno */
+void ks_file_drop_fd(struct ks_file *f); /* only while nobody else uses it */
+
+/* "Batches from offset on start at pos; everything before has timestamps <= max_ts." */
+struct ks_mark {
+    int64_t offset;
+    uint64_t pos;
+    int64_t max_ts;
+};
+enum { KS_MARKS_MAX = 1024, KS_MARK_GAP = 16384 };
+
+struct ks_seg {
+    struct ks_file *file;
+    int64_t base, end;
+    uint64_t len;
+    int32_t epoch;
+    uint32_t n_marks, marks_room;
+    struct ks_mark *marks;
+    uint64_t gap;         /* bytes between marks; doubles when they run out */
+    int64_t max_ts;       /* -1 = none */
+    int64_t max_ts_base;  /* base offset of the first batch that has it */
+    int64_t damaged_from; /* first offset that cannot be read any more; INT64_MAX = sound */
+};
+
+struct ks_epoch_start {
+    int32_t epoch;
+    int64_t start;
+};
+
+struct ks_state {
+    struct ks_seg *segs;
+    uint32_t n_segs, segs_room;
+    struct ks_epoch_start *epochs; /* only epochs with content, and the open one */
+    uint32_t n_epochs, epochs_room;
+    struct ks_prods prods;
+    int64_t start, end;
+    uint64_t bytes;
+};
+
+void ks_state_init(struct ks_state *st);
+void ks_state_fini(struct ks_state *st);
+/* A new last segment; takes the file reference. -ENOMEM (the reference stays the caller's). */
+int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, int32_t epoch);
+int ks_state_add_epoch(struct ks_state *st, int32_t epoch, int64_t start);
+/* A batch at pos of the last segment. Index memory may fail silently: it is a cache. */
+void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos);
+/* Segment that holds offset, or the next one after it; NULL beyond the end. */
+struct ks_seg *ks_state_seg(const struct ks_state *st, int64_t offset);
+/* Where to start looking for offset in a segment. */
+struct ks_mark ks_seg_find(const struct ks_seg *s, int64_t offset);
+/* Where a search for the first timestamp >= ts may start. */
+struct ks_mark ks_seg_find_ts(const struct ks_seg *s, int64_t ts);
+
+/* ---- building ---- */
+
+struct ks_build {
+    struct ks_fs *fs;
+    struct kc_uuid topic;
+    int32_t partition;
+    int64_t now_wall_ms;
+    struct ks_state st;
+    uint32_t file;         /* next file of the chain to read */
+    uint64_t zombie_bytes; /* found beyond seals */
+    uint32_t damaged;      /* files under a seal that do not verify */
+    const _Atomic bool *cancelled;
+};
+
+void ks_build_init(struct ks_build *b, struct ks_fs *fs, const struct kc_uuid *topic,
+                   int32_t partition);
+void ks_build_fini(struct ks_build *b);
+/* Reads the files whose end the chain tells (rolled or sealed), from where it stopped before.
+ * 0, -errno, KC_E_CANCELLED. */
+int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err);
+
+#endif

@@ -1,0 +1,323 @@
+/* Takeover of a partition (storage.md, steps 1 to 6): claim, fence, scan, seal, rebuild.
+ *
+ * The order of the steps is the safety argument: an epoch is scanned only after its owner's claim
+ * file is fenced (or it is our own, or it can never have opened), so nothing can be acked in it any
+ * more that the scan does not see. Whoever loses a race for a chain name reads what stands there and
+ * never goes on as if it had won. */
+#include "storage/ks_int.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "storage/ks_scan.h"
+
+enum { RACES_MAX = 16 };
+
+void ks_takeover_init(struct ks_takeover *t, struct ks_log *log)
+{
+    *t = (struct ks_takeover){.log = log, .epoch = -1, .blocker_broker = KP_NO_BROKER};
+    ks_chain_init(&t->chain);
+    ks_build_init(&t->build, &log->e->fs, &log->topic, log->partition);
+}
+
+void ks_takeover_fini(struct ks_takeover *t)
+{
+    ks_chain_fini(&t->chain);
+    ks_build_fini(&t->build);
+    if (t->file && !t->file_named) { /* no record names it */
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &t->log->topic, t->log->partition, t->file->id);
+        ks_fs_unlink(&t->log->e->fs, path);
+    }
+    ks_file_unref(t->file);
+    t->file = NULL;
+}
+
+static bool cancelled(const struct ks_takeover *t)
+{
+    return t->cancelled && atomic_load(t->cancelled);
+}
+
+static int sync_part(const struct ks_takeover *t)
+{
+    char dir[KS_PATH_MAX];
+    ks_path_part(dir, &t->log->topic, t->log->partition, NULL);
+    return ks_fs_syncdir(&t->log->e->fs, dir);
+}
+
+static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
+{
+    struct ks_fs *fs = &t->log->e->fs;
+    char topic[KS_PATH_MAX], part[KS_PATH_MAX], id[KC_UUID_B64_LEN + 1], grave[KS_PATH_MAX];
+    kc_uuid_to_b64(&t->log->topic, id);
+    snprintf(grave, sizeof(grave), "deleted/%s", id);
+    int fd = ks_fs_open(fs, grave, KS_HANDLE);
+    if (fd >= 0) {
+        ks_fs_close(fs, fd);
+        return kc_fail(err, KC_E_GONE, "topic %s was deleted", id);
+    }
+    ks_path_topic(topic, &t->log->topic, NULL);
+    ks_path_part(part, &t->log->topic, t->log->partition, NULL);
+    int made = ks_fs_mkdir(fs, topic);
+    int rc = made < 0 ? made : 0;
+    rc = !rc && made == 0 ? ks_fs_syncdir(fs, "topics") : rc;
+    if (!rc) {
+        made = ks_fs_mkdir(fs, part);
+        rc = made < 0 ? made : ks_fs_syncdir(fs, topic);
+    }
+    return rc ? kc_fail(err, rc, "%s: %s", part, kc_strerror(rc)) : 0;
+}
+
+static int load(struct ks_takeover *t, struct kc_err *err)
+{
+    struct ks_log *log = t->log;
+    int rc = ks_chain_load(&log->e->fs, &log->topic, log->partition, t->known_k, &t->chain, err);
+    if (rc == KC_E_NOT_FOUND && t->may_create) {
+        rc = create_dirs(t, err);
+    }
+    return rc;
+}
+
+static bool is_ours(const struct ks_takeover *t, const struct ks_epoch *e)
+{
+    return kc_uuid_eq(&e->incarnation, &t->log->inc->id);
+}
+
+/* Orders of one uid are ordered by (term, generation); others are not compared. */
+static bool order_older(const struct kp_order *a, const struct kp_order *b)
+{
+    return strcmp(a->uid, b->uid) == 0 &&
+           (a->term < b->term || (a->term == b->term && a->generation < b->generation));
+}
+
+/* Step 1: may we claim at all? */
+static int may_claim(struct ks_takeover *t, struct kc_err *err)
+{
+    const struct ks_epoch *last = ks_chain_last(&t->chain);
+    if (last && order_older(&t->log->order, &last->order)) {
+        return kc_fail(err, KC_E_DEPOSED, "broker %d claimed epoch %d under a newer order",
+                       last->broker, last->epoch);
+    }
+    if (t->recovery && (!last || !is_ours(t, last))) {
+        return kc_fail(err, KC_E_DEPOSED, "a newer claim stands in the chain");
+    }
+    for (uint32_t i = 0; i < t->chain.n_epochs; i++) {
+        const struct ks_epoch *e = &t->chain.epochs[i];
+        if (e->sealed || is_ours(t, e)) {
+            continue;
+        }
+        if (!t->condemned || !t->condemned(t->condemned_ctx, e->broker, &e->incarnation)) {
+            t->blocker_broker = e->broker;
+            t->blocker = e->incarnation;
+            return kc_fail(err, KC_E_BLOCKED, "epoch %d is open at live broker %d", e->epoch,
+                           e->broker);
+        }
+    }
+    return 0;
+}
+
+/* Steps 1 and 2. KC_E_EXISTS: another claimant or sealer was faster; list again. */
+static int claim(struct ks_takeover *t, struct kc_err *err)
+{
+    struct ks_log *log = t->log;
+    const struct ks_epoch *last = ks_chain_last(&t->chain);
+    int rc = 0;
+    if (!t->file) {
+        rc = ks_data_file_new(log, &t->file);
+        rc = rc ? rc : sync_part(t);
+    }
+    struct ks_rec r = {
+        .type = KS_CLAIM,
+        .k = t->chain.next_k,
+        .epoch = last ? last->epoch + 1 : 0,
+    };
+    if (!rc) {
+        r.claim.broker = log->e->broker_id;
+        r.claim.incarnation = log->inc->id;
+        r.claim.order = log->order;
+        r.claim.file = t->file->id;
+        t->file_named = true; /* also if the outcome is unknown */
+        rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+        t->file_named = rc != KC_E_EXISTS;
+    }
+    if (rc) {
+        return kc_fail(err, rc, "claim of epoch %d: %s", r.epoch, kc_strerror(rc));
+    }
+    t->epoch = r.epoch;
+    return ks_chain_apply(&t->chain, &r, err);
+}
+
+/* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
+static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
+                      struct kc_err *err)
+{
+    struct ks_log *log = t->log;
+    struct ks_fs *fs = &log->e->fs;
+    uint32_t end;
+    int64_t next = e->base;
+    for (uint32_t i = ks_chain_files(&t->chain, e, &end); i < end; i++) {
+        const struct ks_chain_file *f = &t->chain.files[i];
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &log->topic, log->partition, f->id);
+        int fd = ks_fs_open(fs, path, KS_READ);
+        if (fd < 0) {
+            return kc_fail(err, fd == -ENOENT ? KC_E_CORRUPT : fd, "%s: %s", path, kc_strerror(fd));
+        }
+        ks_fs_forget(fs, fd);
+        struct ks_scan s = {
+            .fd = fd,
+            .epoch = e->epoch,
+            .limit = f->end >= 0 ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
+            .end = f->end >= 0 ? f->end : INT64_MAX,
+            .crc = true,
+            .next = next,
+        };
+        int rc = ks_scan(fs, &s, NULL, NULL);
+        /* What is about to be sealed must be durable, and its writer may not have got there. */
+        rc = !rc && s.pos > 0 ? ks_fs_datasync(fs, fd) : rc;
+        ks_fs_close(fs, fd);
+        if (rc) {
+            return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+        }
+        next = s.next;
+        ret->seal.file = f->id;
+        ret->seal.end = next;
+        ret->seal.len = s.pos;
+        ret->seal.crc = s.last_crc;
+        if (f->end >= 0 && next < f->end) {
+            break; /* a rolled file that is shorter ends the epoch */
+        }
+    }
+    return 0;
+}
+
+static bool orphan_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret)
+{
+    struct ks_engine *eng = t->log->e;
+    struct ks_key key = ks_key_of(&t->log->topic, t->log->partition);
+    pthread_mutex_lock(&eng->lock);
+    const struct ks_orphan *o = kc_map_get(&eng->orphans, &key, sizeof(key));
+    bool found = o && o->epoch == e->epoch && kc_uuid_eq(&o->incarnation, &e->incarnation);
+    if (found) {
+        ret->seal.file = o->file;
+        ret->seal.end = o->end;
+        ret->seal.len = o->len;
+        ret->seal.crc = o->crc;
+    }
+    pthread_mutex_unlock(&eng->lock);
+    return found;
+}
+
+/* Steps 3 and 4 for one epoch: where does it end? */
+static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
+                    struct kc_err *err)
+{
+    if (e->never_opened) { /* nothing can have been acked in it: empty, without a fence (M12) */
+        ret->seal.file = t->chain.files[e->first_file].id;
+        ret->seal.end = e->base;
+        ret->seal.len = 0;
+        ret->seal.crc = 0;
+        return 0;
+    }
+    if (is_ours(t, e)) {
+        /* Our own older epoch: the acked length is known better than any file tells (a file with
+         * an error lies). Without it, nothing of ours writes there any more: scan. */
+        return orphan_end(t, e, ret) ? 0 : scan_epoch(t, e, ret, err);
+    }
+    int rc = ks_inc_fence(&t->log->e->fs, e->broker, &e->incarnation);
+    if (rc) {
+        return kc_fail(err, rc, "fence of broker %d: %s", e->broker, kc_strerror(rc));
+    }
+    return scan_epoch(t, e, ret, err);
+}
+
+/* Steps 3 to 5 for one epoch. */
+static int seal_epoch(struct ks_takeover *t, int32_t epoch, struct kc_err *err)
+{
+    struct ks_log *log = t->log;
+    for (int race = 0; race < RACES_MAX; race++) {
+        const struct ks_epoch *e = ks_chain_epoch(&t->chain, epoch);
+        if (e->sealed) {
+            return 0; /* also somebody else's seal: adopted, never our own length (M6) */
+        }
+        struct ks_rec r = {.type = KS_SEAL, .k = t->chain.next_k, .epoch = epoch};
+        int rc = find_end(t, e, &r, err);
+        if (rc) {
+            return rc;
+        }
+        rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+        if (rc == 0) {
+            return ks_chain_apply(&t->chain, &r, err);
+        }
+        if (rc != KC_E_EXISTS) {
+            return kc_fail(err, rc, "seal of epoch %d: %s", epoch, kc_strerror(rc));
+        }
+        t->known_k = t->chain.next_k + 1;
+        rc = load(t, err);
+        if (rc) {
+            return rc;
+        }
+        if (ks_chain_last(&t->chain)->epoch != t->epoch) {
+            return kc_fail(err, KC_E_DEPOSED, "a newer claim stands in the chain"); /* M13 */
+        }
+    }
+    return kc_fail(err, KC_E_BUSY, "the seal of epoch %d lost %d races", epoch, RACES_MAX);
+}
+
+int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err)
+{
+    t->build.cancelled = t->cancelled;
+    int rc = load(t, err);
+    rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    if (!rc && !t->file) {
+        rc = ks_data_file_new(t->log, &t->file);
+        rc = rc ? rc : sync_part(t);
+        if (rc) {
+            return kc_fail(err, rc, "data file: %s", kc_strerror(rc));
+        }
+    }
+    return rc;
+}
+
+static int claim_somehow(struct ks_takeover *t, struct kc_err *err)
+{
+    for (int race = 0; race < RACES_MAX; race++) {
+        int rc = load(t, err);
+        rc = rc ? rc : may_claim(t, err);
+        if (!rc && cancelled(t)) {
+            return kc_fail(err, KC_E_CANCELLED, "cancelled");
+        }
+        rc = rc ? rc : claim(t, err);
+        if (rc != KC_E_EXISTS) {
+            return rc;
+        }
+        t->known_k = t->chain.next_k + 1;
+    }
+    return kc_fail(err, KC_E_BUSY, "the claim lost %d races", RACES_MAX);
+}
+
+int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
+{
+    t->build.cancelled = t->cancelled;
+    if (atomic_load(&t->log->inc->fenced)) {
+        return kc_fail(err, KC_E_FENCED, "%s", kc_strerror(KC_E_FENCED));
+    }
+    int rc = claim_somehow(t, err);
+    for (int32_t i = 0; !rc && i < t->epoch; i++) {
+        if (!ks_chain_epoch(&t->chain, i)->sealed) {
+            rc = seal_epoch(t, i, err);
+        }
+    }
+    if (!rc && (rc = sync_part(t))) {
+        kc_fail(err, rc, "directory: %s", kc_strerror(rc));
+    }
+    rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    if (!rc) {
+        atomic_fetch_add(&t->log->e->m_zombie, t->build.zombie_bytes);
+    }
+    return rc;
+}

@@ -1,0 +1,325 @@
+/* The lower half of a log: writes, syncs, rolls, seals. Runs on the commit thread or, when several
+ * logs have work, on the sync pool; never two tasks of one log at once.
+ *
+ * Order of an ack (storage.md): pwrite, fdatasync, then (commit thread, once for all) the forced
+ * check of the claim file, then ks_task_settle moves the acked length. An error on a file is final
+ * for its epoch: nothing is written under it any more, and a recovery claims a new one. */
+#include "storage/ks_int.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+
+enum { TURN_BYTES = 8 * 1024 * 1024, TURN_ENTRIES = 1024 };
+
+static void log_error(const struct ks_log *log, const char *what, int rc)
+{
+    char path[KS_PATH_MAX];
+    ks_path_part(path, &log->topic, log->partition, NULL);
+    kc_log(KC_ERROR, "storage", "event=%s partition=%s epoch=%d error=%d text=\"%s\"", what, path,
+           log->c_epoch, rc, kc_strerror(rc));
+    atomic_fetch_add(&log->e->m_errors, 1);
+}
+
+/* No more writes under this epoch; appends get `error` until a recovery has opened a new one. */
+static void fail(struct ks_log *log, int16_t error)
+{
+    log->c_failed = true;
+    log->c_error = error;
+}
+
+static void take(struct ks_task *t)
+{
+    struct ks_log *log = t->log;
+    struct ks_entry *entry = log->c_head;
+    log->c_head = entry->next;
+    if (!log->c_head) {
+        log->c_tail = NULL;
+    }
+    entry->next = NULL;
+    if (t->taken_tail) {
+        t->taken_tail->next = entry;
+    } else {
+        t->taken = entry;
+    }
+    t->taken_tail = entry;
+}
+
+int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
+{
+    for (int tries = 0; tries < 16; tries++) {
+        struct ks_file_id id = {.inc8 = log->inc->inc8,
+                                .seq = atomic_fetch_add(&log->inc->next_seq, 1)};
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &log->topic, log->partition, id);
+        int fd = ks_fs_open(&log->e->fs, path, KS_CREATE);
+        if (fd == -EEXIST) {
+            continue; /* an older incarnation with the same first digits */
+        }
+        if (fd < 0) {
+            return fd;
+        }
+        int rc = ks_fs_datasync(&log->e->fs, fd);
+        struct ks_file *f =
+            rc ? NULL : ks_file_new(&log->e->fs, &log->topic, log->partition, id, fd);
+        if (!f) {
+            ks_fs_close(&log->e->fs, fd);
+            ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
+            return rc ? rc : -ENOMEM;
+        }
+        *ret = f;
+        return 0;
+    }
+    return -EEXIST;
+}
+
+static int sync_file(struct ks_log *log)
+{
+    int rc = ks_fs_datasync(&log->e->fs, atomic_load(&log->c_file->fd));
+    atomic_fetch_add(&log->e->m_fsyncs, 1);
+    log->c_unsynced = rc ? log->c_unsynced : 0;
+    return rc;
+}
+
+static int sync_partition(struct ks_log *log)
+{
+    char dir[KS_PATH_MAX];
+    ks_path_part(dir, &log->topic, log->partition, NULL);
+    return ks_fs_syncdir(&log->e->fs, dir);
+}
+
+/* The next file. Everything in the current one is acked whole here, for a turn starts only after
+ * the one before was settled; and nothing is acked in the next one before its ROLL stands (M10). */
+static int roll(struct ks_log *log)
+{
+    struct ks_file *next = NULL;
+    int rc = log->c_unsynced ? sync_file(log) : 0;
+    rc = rc ? rc : ks_data_file_new(log, &next);
+    rc = rc ? rc : sync_partition(log);
+    if (rc) {
+        ks_file_unref(next);
+        return rc;
+    }
+    struct ks_rec r = {
+        .type = KS_ROLL,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .roll = {.file = next->id,
+                 .base = log->c_end,
+                 .prev_len = log->c_acked,
+                 .prev_crc = log->c_crc},
+    };
+    rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+    rc = rc ? rc : sync_partition(log);
+    if (rc) {
+        ks_file_unref(next);
+        return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+    }
+    ks_file_unref(log->c_file);
+    log->c_file = next;
+    log->c_next_k++;
+    log->c_pos = log->c_acked = 0;
+    log->c_crc = log->c_new_crc = 0;
+    return 0;
+}
+
+/* Takes the run of appends that this turn writes; returns its bytes. */
+static size_t take_run(struct ks_task *t, uint64_t room)
+{
+    struct ks_log *log = t->log;
+    size_t bytes = 0;
+    for (int n = 0; log->c_head && log->c_head->kind == KS_E_APPEND && n < TURN_ENTRIES; n++) {
+        size_t len = log->c_head->data.len;
+        if (bytes > 0 && (bytes + len > room || bytes + len > TURN_BYTES)) {
+            break;
+        }
+        bytes += len;
+        take(t);
+    }
+    return bytes;
+}
+
+/* Writes the taken appends at c_pos. Neighbours in memory go as one piece. */
+static int write_run(struct ks_task *t)
+{
+    struct ks_log *log = t->log;
+    struct iovec iov[TURN_ENTRIES];
+    int n = 0;
+    uint64_t pos = log->c_pos;
+    struct ks_batch b = {0};
+    for (struct ks_entry *e = t->taken; e; e = e->next) {
+        if (e->data.len == 0) {
+            continue;
+        }
+        e->pos = pos;
+        e->file = ks_file_ref(log->c_file);
+        pos += e->data.len;
+        uint8_t *p = (uint8_t *)(uintptr_t)e->data.ptr;
+        if (n > 0 && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
+            iov[n - 1].iov_len += e->data.len;
+        } else {
+            iov[n++] = (struct iovec){.iov_base = p, .iov_len = e->data.len};
+        }
+        for (size_t at = 0; at < e->data.len && ks_batch_parse(p + at, &b); at += b.size) {
+            log->c_unsynced++;
+        }
+        log->c_new_end = e->end;
+        log->c_new_crc = b.crc;
+    }
+    if (n == 0) {
+        return 0;
+    }
+    int rc = ks_fs_pwritev(&log->e->fs, atomic_load(&log->c_file->fd), iov, n, log->c_pos);
+    log->c_pos = pos;
+    if (!rc && log->c_unsynced >= atomic_load(&log->c_flush_messages)) {
+        rc = sync_file(log);
+    }
+    return rc;
+}
+
+static void run_appends(struct ks_task *t)
+{
+    struct ks_log *log = t->log;
+    int rc = 0;
+    if (!log->c_failed && log->c_head->epoch == log->c_epoch) {
+        uint64_t limit = (uint64_t)KC_MAX(atomic_load(&log->c_segment_bytes), (int64_t)1);
+        if (log->c_pos > 0 && log->c_pos + log->c_head->data.len > limit) {
+            rc = roll(log);
+        }
+        take_run(t, limit > log->c_pos ? limit - log->c_pos : 0);
+        rc = rc ? rc : write_run(t);
+        if (rc) {
+            log_error(log, "append_failed", rc);
+            fail(log, rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+        }
+        t->issued = !log->c_failed;
+    } else {
+        take_run(t, UINT64_MAX);
+    }
+    for (struct ks_entry *e = t->taken; e; e = e->next) {
+        e->error = log->c_failed                ? log->c_error
+                   : e->epoch != log->c_epoch ? KS_K_STORAGE_ERROR
+                                              : KS_K_NONE;
+    }
+}
+
+/* Our own seal: the orderly end of an epoch. */
+static int seal(struct ks_log *log, struct ks_entry *entry)
+{
+    if (log->c_failed && log->c_error == KS_K_NOT_LEADER) {
+        return KC_E_DEPOSED;
+    }
+    if (atomic_load(&log->inc->fenced)) {
+        return KC_E_FENCED;
+    }
+    entry->record = kc_try_alloc(KS_REC_MAX);
+    int rc = entry->record ? 0 : -ENOMEM;
+    if (!rc && log->c_unsynced && !log->c_failed) {
+        rc = sync_file(log); /* after an error on the file a second sync would lie */
+    }
+    struct ks_rec r = {
+        .type = KS_SEAL,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .seal = {.end = log->c_end,
+                 .file = log->c_file->id,
+                 .len = log->c_acked,
+                 .crc = log->c_crc},
+    };
+    rc = rc ? rc
+            : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, entry->record,
+                              &entry->record_len);
+    rc = rc ? rc : sync_partition(log);
+    if (rc) {
+        log_error(log, "seal_failed", rc);
+    }
+    return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+}
+
+/* TRIM, and only then the files go (M8). */
+static int trim(struct ks_log *log, const struct ks_trim *tr)
+{
+    struct ks_rec r = {
+        .type = KS_TRIM,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .drop = {.start = tr->start, .n_old = tr->n, .old = (struct ks_file_id *)(uintptr_t)tr->files},
+    };
+    int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+    rc = rc ? rc : sync_partition(log);
+    if (rc) {
+        return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+    }
+    log->c_next_k++;
+    for (uint16_t i = 0; i < tr->n; i++) {
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &log->topic, log->partition, tr->files[i]);
+        ks_fs_unlink(&log->e->fs, path); /* what stays behind only costs room */
+    }
+    return 0;
+}
+
+static void recovered(struct ks_log *log, struct ks_entry *entry)
+{
+    log->c_recovering = false;
+    if (entry->rc == 0) {
+        ks_log_install_lower(log, entry->takeover);
+    } else if (entry->rc == KC_E_DEPOSED || entry->rc == KC_E_FENCED || entry->rc == KC_E_CORRUPT ||
+               entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED) {
+        fail(log, KS_K_NOT_LEADER);
+    }
+}
+
+void ks_task_run(struct ks_task *t)
+{
+    struct ks_log *log = t->log;
+    struct ks_entry *head = log->c_head;
+    if (head->kind == KS_E_APPEND) {
+        run_appends(t);
+        return;
+    }
+    take(t);
+    switch (head->kind) {
+    case KS_E_SEAL:
+        head->rc = seal(log, head);
+        break;
+    case KS_E_TRIM:
+        if (!log->c_failed && !log->c_recovering && head->epoch == log->c_epoch) {
+            head->rc = trim(log, head->trim);
+            if (head->rc) {
+                log_error(log, "trim_failed", head->rc);
+                fail(log, head->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+            }
+        } else {
+            head->rc = KC_E_CANCELLED;
+        }
+        break;
+    case KS_E_RECOVERED:
+        recovered(log, head);
+        break;
+    case KS_E_CLOSE:
+    case KS_E_RETRY:
+    case KS_E_APPEND:
+        break;
+    }
+}
+
+void ks_task_settle(struct ks_task *t, bool fence_ok)
+{
+    struct ks_log *log = t->log;
+    if (!t->issued) {
+        return;
+    }
+    if (fence_ok) {
+        log->c_acked = log->c_pos;
+        log->c_end = log->c_new_end;
+        log->c_crc = log->c_new_crc;
+        return;
+    }
+    fail(log, KS_K_NOT_LEADER);
+    for (struct ks_entry *e = t->taken; e; e = e->next) {
+        e->error = KS_K_NOT_LEADER;
+    }
+}

@@ -1,0 +1,114 @@
+/* Once a second while logs are open: the fence check that keeps reads honest, recoveries that wait
+ * for room or for a healthy file, and retention. Sleeps on a condition otherwise. */
+#include "storage/ks_int.h"
+
+#include <signal.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_mem.h"
+
+enum { RETENTION_EVERY = 20 /* rounds */ };
+
+static void check_fence(struct ks_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    struct ks_inc *inc = e->inc ? ks_inc_ref(e->inc) : NULL;
+    pthread_mutex_unlock(&e->lock);
+    if (inc && !atomic_load(&inc->fenced) &&
+        kc_mono_ms() - atomic_load(&e->checked_ms) >= KS_WATCH_MS / 2) {
+        ks_engine_check(e, inc);
+    }
+    ks_inc_unref(inc);
+}
+
+/* Logs whose recovery failed: the commit thread starts the next attempt, which owns the flag. */
+static void retry(struct ks_engine *e)
+{
+    int64_t now = kc_mono_ms();
+    struct kc_map_iter it = {0};
+    pthread_mutex_lock(&e->lock);
+    for (struct kc_map_entry *m; (m = kc_map_next(&e->logs, &it));) {
+        struct ks_log *log = m->value;
+        int64_t at = atomic_load(&log->c_retry_at_ms);
+        if (at && at <= now) {
+            struct ks_entry *kick = ks_entry_new(log, KS_E_RETRY);
+            if (kick) {
+                if (atomic_exchange(&log->c_retry_at_ms, 0)) {
+                    atomic_fetch_sub(&e->n_retries, 1);
+                }
+                ks_commit_push(e, kick);
+            }
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Sleeps until the next round; true: stop. */
+static bool rest(struct ks_engine *e)
+{
+    struct timespec until;
+    pthread_mutex_lock(&e->w_lock);
+    while (!e->w_stop && atomic_load(&e->n_logs) == 0) {
+        pthread_cond_wait(&e->w_more, &e->w_lock);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += KS_WATCH_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    if (!e->w_stop) {
+        pthread_cond_timedwait(&e->w_more, &e->w_lock, &until);
+    }
+    bool stop = e->w_stop;
+    pthread_mutex_unlock(&e->w_lock);
+    return stop;
+}
+
+static void *watch_main(void *arg)
+{
+    struct ks_engine *e = arg;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    pthread_setname_np(pthread_self(), "ks-watch");
+    for (uint32_t round = 0;; round++) {
+        check_fence(e);
+        if (atomic_load(&e->n_retries) > 0) {
+            retry(e);
+        }
+        if (round % RETENTION_EVERY == 0) {
+            ks_retention_post(e);
+        }
+        if (rest(e)) {
+            return NULL;
+        }
+    }
+}
+
+void ks_watch_wake(struct ks_engine *e)
+{
+    pthread_mutex_lock(&e->w_lock);
+    pthread_cond_signal(&e->w_more);
+    pthread_mutex_unlock(&e->w_lock);
+}
+
+int ks_watch_start(struct ks_engine *e)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&e->w_lock, NULL);
+    pthread_cond_init(&e->w_more, &attr);
+    pthread_condattr_destroy(&attr);
+    return -pthread_create(&e->watch_thread, NULL, watch_main, e);
+}
+
+void ks_watch_stop(struct ks_engine *e)
+{
+    pthread_mutex_lock(&e->w_lock);
+    e->w_stop = true;
+    pthread_cond_signal(&e->w_more);
+    pthread_mutex_unlock(&e->w_lock);
+    pthread_join(e->watch_thread, NULL);
+    pthread_cond_destroy(&e->w_more);
+    pthread_mutex_destroy(&e->w_lock);
+}

@@ -1,0 +1,215 @@
+/* An open log on a real directory: append, ack, read, roll, restart. */
+#include "st.h"
+
+#include "base/kc_mem.h"
+
+static struct st_vol vol;
+static struct st_broker b1;
+static struct kc_uuid topic;
+
+static void begin(void)
+{
+    st_vol_make(&vol);
+    st_broker_start(&b1, &vol, 1);
+    topic = kc_uuid_random();
+}
+
+static void end(void)
+{
+    st_broker_stop(&b1);
+    st_vol_remove(&vol);
+}
+
+static void acked_batches_are_read_back(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(ks_log_epoch(log), 0);
+    KT_EQ(st_put(&b1, log, 1), 0);
+    KT_EQ(st_put(&b1, log, 3), 1);
+    KT_EQ(st_put(&b1, log, 1), 4);
+    struct ks_offsets o = ks_log_offsets(log);
+    KT_EQ(o.start, 0);
+    KT_EQ(o.high_watermark, 5);
+    KT_EQ(o.end, 5);
+    KT_EQ(o.last_stable, 5);
+    struct st_read r = st_read(&b1, log, 2, 5, 1000);
+    KT_EQ(r.r.error, 0);
+    KT_EQ(r.first, 1); /* the batch that holds offset 2 starts before it */
+    KT_EQ(r.last, 4);
+    KT_EQ(r.r.next_offset, 5);
+    KT_EQ(st_count(&b1, log), 5);
+    st_close(&b1, log);
+    end();
+}
+
+static void reads_stop_before_the_limit(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    for (int i = 0; i < 3; i++) {
+        st_put(&b1, log, 2);
+    }
+    for (int cached = 1; cached >= 0; cached--) {
+        struct st_read r = st_read(&b1, log, 0, 4, 100000);
+        KT_EQ(r.last, 3);
+        r = st_read(&b1, log, 0, 3, 100000);
+        KT_EQ(r.last, 1); /* half a batch is never served */
+        r = st_read(&b1, log, 0, 1, 100000);
+        KT_EQ(r.batches, 0);
+        KT_EQ(r.r.error, 0);
+        r = st_read(&b1, log, 0, 6, 1); /* soft: one whole batch comes in any case */
+        KT_EQ(r.batches, 1);
+        ks_cache_drop(log);
+    }
+    st_close(&b1, log);
+    end();
+}
+
+static void offsets_out_of_range_are_refused(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 2);
+    KT_EQ(st_read(&b1, log, -1, 2, 100).r.error, 1);
+    KT_EQ(st_read(&b1, log, 3, 2, 100).r.error, 1);
+    struct st_read r = st_read(&b1, log, 2, 2, 100);
+    KT_EQ(r.r.error, 0);
+    KT_EQ(r.batches, 0);
+    st_close(&b1, log);
+    end();
+}
+
+static void small_segments_roll_and_survive_a_restart(void)
+{
+    begin();
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    args.config.segment_bytes = 1000;
+    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
+    struct ks_log *log = o.log;
+    ks_log_own(log, &b1.loop);
+    for (int i = 0; i < 100; i++) {
+        KT_EQ(st_put(&b1, log, 3), i * 3);
+    }
+    KT_TRUE(log->st.n_segs > 10);
+    KT_EQ(st_count(&b1, log), 300);
+    ks_cache_drop(log);
+    KT_EQ(st_count(&b1, log), 300);
+    st_close(&b1, log);
+    st_broker_stop(&b1);
+    st_broker_start(&b1, &vol, 1);
+    log = st_log(&b1, &topic, 0);
+    KT_EQ(ks_log_epoch(log), 1);
+    KT_EQ(ks_log_offsets(log).high_watermark, 300);
+    KT_EQ(st_count(&b1, log), 300);
+    KT_EQ(st_put(&b1, log, 1), 300);
+    st_close(&b1, log);
+    end();
+}
+
+static void many_appends_share_a_commit(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    enum { N = 500 };
+    static struct st_append a[N];
+    for (int i = 0; i < N; i++) {
+        st_append_start(log, st_make(&(struct st_batch){.count = 1}), KS_FROM_CLIENT, &a[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        st_until(&b1, &a[i].done);
+        KT_EQ(a[i].r.error, 0);
+        KT_EQ(a[i].r.base_offset, i);
+    }
+    struct ks_metrics m;
+    ks_metrics_read(b1.e, &m);
+    KT_TRUE(m.commits < N / 2);
+    KT_EQ(m.open_logs, 1);
+    KT_EQ(st_count(&b1, log), N);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_large_batch_of_one_holder_is_not_copied(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct kc_slice big = st_make(&(struct st_batch){.value_len = 100000});
+    struct kc_buf *slab = kc_buf_ref(big.buf);
+    kc_buf_unref(slab); /* one holder again */
+    struct ks_append_result r = st_append(&b1, log, big);
+    KT_EQ(r.error, 0);
+    struct ks_chunk *c = KC_LIST_ENTRY(log->chunks.prev, struct ks_chunk, in_log);
+    KT_TRUE(c->buf == slab);
+    KT_EQ(st_count(&b1, log), 1);
+    st_close(&b1, log);
+    end();
+}
+
+static void acks_0_is_answered_at_once(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(st_put(&b1, log, 1), 0);
+    KT_EQ(ks_log_offsets(log).end, 1);
+    st_close(&b1, log);
+    end();
+}
+
+struct looked {
+    bool done;
+    int16_t error;
+    int64_t offset, ts;
+    int32_t epoch;
+};
+
+static void on_lookup(void *ctx, int16_t error, int64_t offset, int64_t ts, int32_t epoch)
+{
+    *(struct looked *)ctx = (struct looked){true, error, offset, ts, epoch};
+}
+
+static struct looked lookup(struct ks_log *log, int64_t ts)
+{
+    struct looked l = {0};
+    ks_log_lookup(log, ts, on_lookup, &l);
+    st_until(&b1, &l.done);
+    KT_EQ(l.error, 0);
+    return l;
+}
+
+static void timestamps_find_the_record(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(lookup(log, 0).offset, -1);
+    for (int i = 0; i < 5; i++) { /* batch i: offsets 4i.., timestamps 1000(i+1) .. +3 */
+        st_append(&b1, log, st_make(&(struct st_batch){.count = 4, .ts = 1000 * (i + 1)}));
+    }
+    KT_EQ(lookup(log, 0).offset, 0);
+    KT_EQ(lookup(log, 1000).offset, 0);
+    KT_EQ(lookup(log, 1002).offset, 2);
+    KT_EQ(lookup(log, 1004).offset, 4);
+    KT_EQ(lookup(log, 1004).ts, 2000);
+    KT_EQ(lookup(log, 5003).offset, 19);
+    KT_EQ(lookup(log, 5004).offset, -1);
+    struct looked l = lookup(log, KS_TS_MAX);
+    KT_EQ(l.offset, 19);
+    KT_EQ(l.ts, 5003);
+    KT_EQ(l.epoch, 0);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_memory_of_an_idle_log_is_small(void)
+{
+    KT_TRUE(sizeof(struct ks_log) + sizeof(struct ks_seg) + sizeof(struct ks_file) <= 2048);
+    printf("  log %zu + segment %zu + file %zu bytes\n", sizeof(struct ks_log),
+           sizeof(struct ks_seg), sizeof(struct ks_file));
+}
+
+KT_MAIN("log", KT(acked_batches_are_read_back), KT(reads_stop_before_the_limit),
+        KT(offsets_out_of_range_are_refused), KT(small_segments_roll_and_survive_a_restart),
+        KT(many_appends_share_a_commit), KT(a_large_batch_of_one_holder_is_not_copied),
+        KT(acks_0_is_answered_at_once), KT(timestamps_find_the_record),
+        KT(a_memory_of_an_idle_log_is_small))

@@ -23,6 +23,7 @@ void kg_step_reset(struct kg_step *s)
 {
     s->n_actions = 0;
     s->why = NULL;
+    s->reason = KC_STR_NULL;
     kc_arena_reset(&s->arena);
 }
 

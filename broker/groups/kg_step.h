@@ -65,6 +65,7 @@ struct kg_step {
     int32_t n_actions, room_actions;
     struct kg_action *actions;
     const char *why; /* what made a rebalance start in this step, or NULL: for the log */
+    struct kc_str reason; /* the client's own words for what it does (KIP-800), or null */
 };
 
 void kg_step_init(struct kg_step *s, const struct kg_config *cfg);
@@ -107,8 +108,6 @@ int16_t kg_leave(struct kg_group *g, struct kg_step *s, const struct kg_who *who
 /* Whether a commit by who is welcome now: 0, 22, 25, 27, 82; a member's commit counts as a sign of
  * life, as in Kafka. Simple consumers (generation < 0, no member) may commit to an Empty group. */
 int16_t kg_may_commit(struct kg_group *g, struct kg_step *s, const struct kg_who *who);
-/* Same for OffsetFetch v9+ with a member id: 0, 22, 25; never a sign of life. */
-int16_t kg_may_fetch(const struct kg_group *g, const struct kg_who *who);
 
 /* The append asked for by KG_DO_PERSIST ended; error is what clients are told. */
 void kg_persisted(struct kg_group *g, struct kg_step *s, enum kg_persist what, int32_t generation,

@@ -189,14 +189,3 @@ int16_t kg_may_commit(struct kg_group *g, struct kg_step *s, const struct kg_who
     kgi_alive(g, s, kg_member_find(g, who->member_id));
     return 0;
 }
-
-int16_t kg_may_fetch(const struct kg_group *g, const struct kg_who *who)
-{
-    if (who->member_id.len == 0 && who->generation < 0) {
-        return 0;
-    }
-    if (!kg_member_find(g, who->member_id)) {
-        return KAFKA_UNKNOWN_MEMBER_ID;
-    }
-    return who->generation == g->generation ? 0 : KAFKA_ILLEGAL_GENERATION;
-}

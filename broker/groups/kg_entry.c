@@ -97,7 +97,7 @@ void kgi_forget_if_void(struct kg_entry *e)
 
 int16_t kgi_append(struct kg_entry *e, struct kg_batch *b, ks_append_done done, void *ctx)
 {
-    struct kg_groups *k = e->slot->k;
+    struct kg_coord *k = e->slot->k;
     struct kc_buf *buf = NULL;
     int rc = kg_batch_take(b, &buf);
     kg_batch_fini(b);
@@ -161,7 +161,7 @@ static void persist(struct kg_entry *e, const struct kg_action *a)
 
 /* ---- performing ---- */
 
-void kgi_step_begin(struct kg_groups *k, struct kg_step *s)
+void kgi_step_begin(struct kg_coord *k, struct kg_step *s)
 {
     kg_step_init(s, &k->cfg);
     s->now_ms = kgi_mono(k);
@@ -202,7 +202,7 @@ static void act(struct kg_entry *e, struct kg_step *s)
 
 void kgi_perform(struct kg_entry *e, struct kg_step *s)
 {
-    struct kg_groups *k = e->slot->k;
+    struct kg_coord *k = e->slot->k;
     int64_t now_ms = s->now_ms;
     kgi_pin(e);
     act(e, s);

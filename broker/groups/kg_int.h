@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "groups/kg_groups.h"
+#include "groups/kg_coord.h"
 #include "groups/kg_store.h"
 
 enum kg_slot_phase { KG_SLOT_ABSENT, KG_SLOT_LOADING, KG_SLOT_ACTIVE };
@@ -26,7 +26,7 @@ struct kg_entry {
 struct kg_load;
 
 struct kg_slot {
-    struct kg_groups *k;
+    struct kg_coord *k;
     struct kg_shard *shard;
     int32_t index;
     enum kg_slot_phase phase;
@@ -42,7 +42,7 @@ struct kg_counters { /* relaxed; written by the shard's loop only */
 };
 
 struct kg_shard {
-    struct kg_groups *k;
+    struct kg_coord *k;
     int32_t index;
     struct kg_entry **heap; /* by due_ms */
     size_t heap_len, heap_room;
@@ -54,14 +54,14 @@ struct kg_shard {
     struct kg_slot slots[KP_SLOTS]; /* only those of its loop are ever open */
 };
 
-struct kg_groups {
+struct kg_coord {
     struct kg_config cfg;
     struct kg_port port;
     int32_t n_shards;
     struct kg_shard *shards;
 };
 
-/* ---- kg_coord.c ---- */
+/* ---- kg_slots.c ---- */
 
 struct kg_slot *kgi_slot(struct kg_shard *sh, struct kc_str group);
 
@@ -78,7 +78,7 @@ void kgi_forget_if_void(struct kg_entry *e);
 /* Updates the gauges. */
 void kgi_count(struct kg_entry *e);
 
-void kgi_step_begin(struct kg_groups *k, struct kg_step *s);
+void kgi_step_begin(struct kg_coord *k, struct kg_step *s);
 /* Performs what a step asked for, lets due deadlines fire, arms the next. Ends the step; may free e. */
 void kgi_perform(struct kg_entry *e, struct kg_step *s);
 /* Appends b's records for e's slot; done as of ks_log_append, possibly before this returns. Ends b.
@@ -110,11 +110,11 @@ static inline void kgi_inc(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
-static inline int64_t kgi_mono(const struct kg_groups *k)
+static inline int64_t kgi_mono(const struct kg_coord *k)
 {
     return k->port.mono_ms(k->port.ctx);
 }
-static inline int64_t kgi_wall(const struct kg_groups *k)
+static inline int64_t kgi_wall(const struct kg_coord *k)
 {
     return k->port.wall_ms(k->port.ctx);
 }

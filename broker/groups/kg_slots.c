@@ -1,4 +1,4 @@
-/* kg_coord.c - slots that come and go, and the requests of members. */
+/* kg_slots.c - slots that come and go, and the requests of members. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@ enum { SLOT_RETRY_MS = 1000, TICKS_A_TURN = 256 };
 
 /* ---- life ---- */
 
-struct kg_groups *kg_new(const struct kg_config *cfg, const struct kg_port *port, int32_t n_shards)
+struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port *port, int32_t n_shards)
 {
-    struct kg_groups *k = kc_zalloc(sizeof(*k));
+    struct kg_coord *k = kc_zalloc(sizeof(*k));
     k->cfg = *cfg;
     k->port = *port;
     k->n_shards = n_shards;
@@ -46,7 +46,7 @@ static void let_go(void *p)
     kc_free(e);
 }
 
-void kg_free(struct kg_groups *k)
+void kg_coord_free(struct kg_coord *k)
 {
     if (!k) {
         return;
@@ -63,7 +63,7 @@ void kg_free(struct kg_groups *k)
     kc_free(k);
 }
 
-struct kg_shard *kg_shard_at(struct kg_groups *k, int32_t i)
+struct kg_shard *kg_shard_at(struct kg_coord *k, int32_t i)
 {
     KC_ASSERT(i >= 0 && i < k->n_shards);
     return &k->shards[i];
@@ -114,7 +114,7 @@ static void retry_loads(struct kg_shard *sh, int64_t now_ms)
 
 void kg_shard_tick(struct kg_shard *sh)
 {
-    struct kg_groups *k = sh->k;
+    struct kg_coord *k = sh->k;
     int64_t now_ms = kgi_mono(k);
     sh->asked_ms = INT64_MAX;
     for (int i = 0; i < TICKS_A_TURN && sh->heap_len && sh->heap[0]->due_ms <= now_ms; i++) {
@@ -323,7 +323,7 @@ bool kg_shard_list(struct kg_shard *sh,
     return complete;
 }
 
-void kg_metrics_read(const struct kg_groups *k, struct kg_metrics *ret)
+void kg_metrics_read(const struct kg_coord *k, struct kg_metrics *ret)
 {
     *ret = (struct kg_metrics){0};
     for (int32_t i = 0; i < k->n_shards; i++) {

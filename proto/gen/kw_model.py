@@ -111,9 +111,21 @@ def snake(name):
 
 
 def min_wire(struct, message):
-    """Least bytes of one struct on the wire over all versions of its message, at least 1."""
-    return max(1, min(_wire_at(struct, v, v >= message.flexible)
-                      for v in range(message.versions.low, message.versions.high + 1)))
+    """Least bytes of one struct on the wire, over all versions in which the message can hold one; at least 1."""
+    versions = set()
+    _versions_of(struct, message.root, range(message.versions.low, message.versions.high + 1), versions)
+    if not versions:
+        raise SchemaError(f"{message.name}: {struct.name} occurs in no version")
+    return max(1, min(_wire_at(struct, v, v >= message.flexible) for v in versions))
+
+
+def _versions_of(wanted, struct, versions, found):
+    """Adds the versions in which `wanted` occurs in or below `struct`."""
+    if struct is wanted:
+        found.update(versions)
+    for f in struct.fields:
+        if f.struct:
+            _versions_of(wanted, f.struct, [v for v in versions if v in f.versions], found)
 
 
 def _wire_at(struct, version, flexible):
@@ -140,6 +152,8 @@ def check(message):
     """The rules beyond grammar; raises SchemaError."""
     _check_struct(message, message.root, message.versions, False, 1)
     names = [message.c_name(s) for s in [message.root] + message.structs]
+    for s in message.structs:
+        min_wire(s, message)
     twice = {n for n in names if names.count(n) > 1}
     if twice:
         raise SchemaError(f"{message.name}: two structs would be named {', '.join(sorted(twice))}")

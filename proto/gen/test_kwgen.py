@@ -50,6 +50,7 @@ class Refused(unittest.TestCase):
                 ("A string tag 0", "not flexible"),
                 ("A int8 2+ tag 0\nB int8 2+ tag 0", "tag used twice"),
                 ("A int8\nA int8", "named twice"),
+                ("A B 0 {\nC D 1 {\nE int8\n}\n}", "D occurs in no version"),
                 ("A int8 = 128", "does not fit"),
                 ("A uint16 = -1", "does not fit"),
                 ("A string = null", "does not fit"),
@@ -89,6 +90,11 @@ class Read(unittest.TestCase):
         self.assertEqual(min_wire(request.root, request), 3)  # versions 2 and 3: count, int8, tags
         self.assertEqual(min_wire(response.root, response), 1)
         self.assertIn("struct kw_find_it_request_key *keys;", header(f))
+
+    def test_least_size_counts_only_versions_that_hold_the_struct(self):
+        f = record("A []T 1+ {\n    B int64 1+\n    C string 2+\n}\nD int8")
+        message = f.messages[0]
+        self.assertEqual(min_wire(message.structs[0], message), 8)
 
     def test_names(self):
         for name, want in (("TransactionalId", "transactional_id"), ("V3AndBelowTopics", "v3_and_below_topics"),

@@ -1,5 +1,6 @@
-/* The operator's store against a real API server (KUBECONFIG): what a played server cannot prove,
- * i.e. that the server agrees. Runs in namespace "default" under names of its own. */
+/* The operator's store against a real API server (KUBECONFIG, or the pod's own): what a played server cannot prove,
+ * i.e. that the server agrees. Runs in namespace "default" under names of its own; in a pod with
+ * the pod's account. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -227,8 +228,8 @@ int main(int argc, char **argv)
 {
     struct k8s_config cfg = {0};
     struct kc_err err = {0};
-    if (!getenv("KUBECONFIG")) {
-        puts("skipped: no KUBECONFIG");
+    if (!getenv("KUBECONFIG") && !getenv("KUBERNETES_SERVICE_HOST")) {
+        puts("skipped: no KUBECONFIG, and not in a pod");
         return 77;
     }
     if (rt_loop_init(&g.loop, "live") || k8s_config_load(&cfg, &err)) {

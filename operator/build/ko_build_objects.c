@@ -95,6 +95,7 @@ json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *
         .operator_host = o->heartbeat_host,
         .operator_port = o->heartbeat_port,
         .token_file = "/var/run/kaas/token",
+        .unsafe_storage = c->unsafe_storage,
     };
     snprintf(host, sizeof(host), "{pod}.%s-brokers.%s.svc", c->name, c->ns);
     for (int32_t i = 0; i < c->n_listeners; i++) {

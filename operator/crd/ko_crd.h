@@ -66,6 +66,7 @@ struct ko_cluster {
     int32_t min_ready_seconds; /* -1: field left out of the StatefulSet (R59) */
     int32_t grace_seconds;
     struct ko_storage storage;
+    bool unsafe_storage; /* run on a volume that fails the conformance probe */
     int32_t n_listeners;
     struct ko_listener listeners[KO_LISTENERS_MAX];
     int32_t n_settings; /* Kafka broker keys, sorted */

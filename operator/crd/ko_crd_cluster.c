@@ -67,6 +67,7 @@ static void check_fields(const json_t *doc, struct ko_field_errors *e)
                                        "resources",
                                        "podTemplate",
                                        "terminationGracePeriodSeconds",
+                                       "unsafeStorage",
                                        NULL};
     static const char *const storage[] = {"existingClaim", "claimTemplate", "hostPath",
                                           "deleteClaim", NULL};
@@ -202,6 +203,7 @@ static void parse_spec(struct ko_cluster *c, struct ko_field_errors *e)
         json_is_null(mrs) ? -1 : (int32_t)ko_field_int(d, "spec.minReadySeconds", 60, 0, 3600, e);
     c->grace_seconds =
         (int32_t)ko_field_int(d, "spec.terminationGracePeriodSeconds", 30, 10, 3600, e);
+    c->unsafe_storage = ko_field_bool(d, "spec.unsafeStorage", false, e);
     c->interval_ms = ko_field_duration_ms(d, "spec.heartbeat.interval", 1000, 200, 10000, e);
     c->timeout_ms = ko_field_duration_ms(d, "spec.heartbeat.timeout", 3000, 500, 60000, e);
     if (c->timeout_ms < 2 * c->interval_ms) {

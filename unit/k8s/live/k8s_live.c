@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/kc_json.h"
+#include "build/ko_build.h"
 #include "kt.h"
 #include "store/ko_store_k8s.h"
 
@@ -201,6 +202,54 @@ static void custom_resources_have_a_status_of_their_own(void)
     json_decref(doc);
 }
 
+static void apply_steal(enum ko_kind kind, json_t *doc)
+{
+    g.ops->apply(g.store, kind, doc, NULL, on_done, NULL);
+    KT_TRUE(answer() < 300);
+    json_decref(doc);
+}
+
+/* What operator/build makes of a KaasCluster passes the server's checks, as owned objects. */
+static void the_documents_of_a_cluster_are_accepted(void)
+{
+    static const struct ko_build_opts opts = {.image = "localhost/none:1",
+                                              .heartbeat_host = "kaas-heartbeat.kaas-system.svc",
+                                              .heartbeat_port = 7070};
+    json_t *doc =
+        json_pack("{s:{s:s,s:s},s:{s:i,s:{s:{s:{s:{s:s}}}},s:{s:s},s:{s:{s:s}}}}", "metadata",
+                  "name", "kaas-live", "namespace", "default", "spec", "replicas", 1, "storage",
+                  "claimTemplate", "resources", "requests", "storage", "1Gi", "rack", "topologyKey",
+                  "topology.kubernetes.io/zone", "resources", "requests", "memory", "64Mi");
+    g.ops->apply(g.store, KO_KAASCLUSTER, doc, NULL, on_done, NULL);
+    KT_TRUE(answer() < 300);
+    json_decref(doc);
+    struct ko_cluster *c = NULL;
+    struct ko_field_errors errs = {0};
+    char text[512];
+    int rc = ko_cluster_parse(g.doc, &c, &errs); /* with all that the server has added to it */
+    printf("  %s", ko_field_errors_join(&errs, text, sizeof(text)));
+    KT_REQUIRE(rc == 0);
+    apply_steal(KO_SERVICEACCOUNT, ko_build_service_account(c));
+    apply_steal(KO_ROLE, ko_build_role(c));
+    apply_steal(KO_ROLEBINDING, ko_build_role_binding(c));
+    apply_steal(KO_SERVICE, ko_build_headless_service(c));
+    apply_steal(KO_SERVICE, ko_build_bootstrap_service(c));
+    apply_steal(KO_CONFIGMAP, ko_build_config(c, &opts));
+    apply_steal(KO_PVC, ko_build_claim(c));
+    apply_steal(KO_PDB, ko_build_pdb(c));
+    apply_steal(KO_STATEFULSET, ko_build_statefulset(c, &opts, 1));
+    int64_t generation = kc_json_int(g.doc, "metadata.generation", 0);
+    apply_steal(KO_STATEFULSET, ko_build_statefulset(c, &opts, 1));
+    KT_EQ(kc_json_int(g.doc, "metadata.generation", 0),
+          generation); /* the same again is no rollout */
+    apply_steal(KO_KAASBROKER, ko_build_broker(c, 0));
+    ko_cluster_free(c);
+    g.ops->remove(g.store, KO_KAASCLUSTER, "default", "kaas-live", NULL, on_done, NULL);
+    KT_EQ(answer(), 200);
+    g.ops->remove(g.store, KO_PVC, "default", "kaas-live-data", NULL, on_done, NULL);
+    KT_TRUE(answer() < 300);
+}
+
 /* 1 MiB, the largest a ConfigMap may be: so large is a shard of the image at most. */
 static void a_large_object_goes_both_ways(void)
 {
@@ -219,10 +268,13 @@ static void a_large_object_goes_both_ways(void)
     remove_all();
 }
 
-static const struct kt_case cases[] = {
-    KT(create_get_update_is_a_compare_and_swap),     KT(apply_creates_changes_and_removes_fields),
-    KT(a_removal_with_a_wrong_uid_is_refused),       KT(a_watch_with_a_selector_follows),
-    KT(custom_resources_have_a_status_of_their_own), KT(a_large_object_goes_both_ways)};
+static const struct kt_case cases[] = {KT(create_get_update_is_a_compare_and_swap),
+                                       KT(apply_creates_changes_and_removes_fields),
+                                       KT(a_removal_with_a_wrong_uid_is_refused),
+                                       KT(a_watch_with_a_selector_follows),
+                                       KT(custom_resources_have_a_status_of_their_own),
+                                       KT(the_documents_of_a_cluster_are_accepted),
+                                       KT(a_large_object_goes_both_ways)};
 
 int main(int argc, char **argv)
 {

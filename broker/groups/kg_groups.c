@@ -15,7 +15,7 @@ struct alarm {
 
 struct kg_groups {
     struct kd_data *data;
-    struct ks_engine *engine;
+    _Atomic(struct ks_engine *) engine;
     struct kg_coord *coord;
     struct kg_pids *pids;
     int32_t n_loops;
@@ -40,7 +40,8 @@ static int64_t port_wall_ms(void *ctx)
 static int64_t port_fence_age_ms(void *ctx)
 {
     struct kg_groups *g = ctx;
-    return ks_fence_age_ms(g->engine, kc_mono_ms());
+    struct ks_engine *engine = atomic_load(&g->engine);
+    return engine ? ks_fence_age_ms(engine, kc_mono_ms()) : INT64_MAX;
 }
 
 static void port_append(void *ctx, int32_t slot, struct kc_buf *batches, ks_append_done done,
@@ -96,7 +97,11 @@ static void port_wake(void *ctx, int32_t shard, int64_t at_ms)
 static int pid_block(void *ctx, int64_t *ret_first, int32_t *ret_count, struct kc_err *err)
 {
     struct kg_groups *g = ctx;
-    return ks_pid_block(g->engine, ret_first, ret_count, err);
+    struct ks_engine *engine = atomic_load(&g->engine);
+    if (!engine) {
+        return kc_fail(err, KC_E_BUSY, "the volume is not open yet");
+    }
+    return ks_pid_block(engine, ret_first, ret_count, err);
 }
 
 /* ---- life ---- */
@@ -105,7 +110,6 @@ struct kg_groups *kg_groups_new(const struct kg_groups_opts *opts)
 {
     struct kg_groups *g = kc_zalloc(sizeof(*g));
     g->data = opts->data;
-    g->engine = opts->engine;
     g->n_loops = kd_n_loops(opts->data);
     struct kg_port port = {g,         port_mono_ms, port_wall_ms, port_fence_age_ms, port_append,
                            port_read, port_offsets, port_later,   port_wake};
@@ -120,6 +124,11 @@ struct kg_groups *kg_groups_new(const struct kg_groups_opts *opts)
     g->pids = kg_pids_new(pid_block, g, loops, g->n_loops);
     kc_free(loops);
     return g;
+}
+
+void kg_groups_set_engine(struct kg_groups *g, struct ks_engine *engine)
+{
+    atomic_store(&g->engine, engine);
 }
 
 void kg_groups_free(struct kg_groups *g)
@@ -184,7 +193,7 @@ int32_t kg_loop_here(const struct kg_groups *g)
             return i;
         }
     }
-    KC_ASSERT(!"not on a data loop");
+    KC_ASSERT(false); /* not on a data loop */
 }
 
 struct kg_shard *kg_shard_here(struct kg_groups *g)

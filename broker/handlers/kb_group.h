@@ -23,7 +23,7 @@ static inline struct kc_str kb_or_empty(struct kc_str s)
     return s.ptr ? s : (struct kc_str){"", 0};
 }
 
-/* The coordinator's settings that are in force at start. */
+/* The coordinator's settings that are in force at start; im may be NULL: those of this broker's file. */
 struct kg_config kb_group_config(const struct kb_app *app, const struct ki_image *im);
 
 #endif

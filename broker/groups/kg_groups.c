@@ -110,6 +110,7 @@ struct kg_groups *kg_groups_new(const struct kg_groups_opts *opts)
 {
     struct kg_groups *g = kc_zalloc(sizeof(*g));
     g->data = opts->data;
+    atomic_store(&g->engine, opts->engine);
     g->n_loops = kd_n_loops(opts->data);
     struct kg_port port = {g,         port_mono_ms, port_wall_ms, port_fence_age_ms, port_append,
                            port_read, port_offsets, port_later,   port_wake};

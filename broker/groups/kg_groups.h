@@ -1,7 +1,7 @@
 /* kg_groups.h - the coordinator of a running broker: kg_coord.h on its data loops and logs.
  *
- * Made before the data loops start (the hooks are set then), freed after they ended and before
- * kd_free. Until an image names the topic of offsets and one of its partitions is opened, every
+ * Made before the first log is installed (the hooks are set then), freed after the data loops ended
+ * and before kd_free. Until an image names the topic of offsets and one of its partitions is opened, every
  * answer is NOT_COORDINATOR. */
 #ifndef KG_GROUPS_H
 #define KG_GROUPS_H
@@ -17,13 +17,14 @@ struct kg_groups;
 
 struct kg_groups_opts {
     struct kd_data *data;
+    struct ks_engine *engine; /* NULL: comes later, by kg_groups_set_engine */
     struct kg_config config;
 };
 struct kg_groups *kg_groups_new(const struct kg_groups_opts *opts);
 /* Once the volume is open, and before a log of it is installed. [any] */
 void kg_groups_set_engine(struct kg_groups *g, struct ks_engine *engine);
 void kg_groups_free(struct kg_groups *g); /* NULL allowed */
-/* To be set by kd_set_slot_hooks before the loops start. */
+/* For kd_set_slot_hooks. */
 struct kd_slot_hooks kg_groups_hooks(struct kg_groups *g);
 /* A new image is in force: offsets of topics that it marks deleted go. Takes no reference beyond
  * the call. [any thread, one at a time] */

@@ -39,6 +39,10 @@ void kd_install(struct kd_data *d, struct ks_log *log, struct rt_loop *loop,
 void kd_release(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition, bool seal,
                 int32_t new_leader, struct rt_loop *loop, ks_seal_done done, void *ctx);
 
+/* Tells an open partition's log its configs (ks_log_configure); not open: nothing happens. [any] */
+void kd_configure(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
+                  const struct ks_log_config *cfg);
+
 /* On the owner's loop: the partition, or NULL if it is not open here. */
 struct kd_part *kd_find(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
 struct ks_log *kd_part_log(struct kd_part *p);
@@ -78,7 +82,13 @@ struct kd_slot_hooks {
     void (*closing)(void *ctx, int32_t slot_kind, int32_t slot);
     void *ctx;
 };
-void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks); /* before start */
+/* Before the first partition is installed. */
+void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks);
+/* stopped(ctx, …) runs on the owner's loop when an open log gave up by itself (fenced, failed): the
+ * partition answers nobody any more and waits for kd_release. Before the first one is installed. */
+void kd_set_stopped_hook(struct kd_data *d,
+                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition),
+                         void *ctx);
 /* Which topic holds the slots of a kind (KP_GROUP_SLOTS, KP_TXN_SLOTS). [one thread at a time, before
  * the first of its partitions is installed] */
 void kd_set_slot_topic(struct kd_data *d, int32_t slot_kind, const struct kc_uuid *topic_id);

@@ -34,6 +34,8 @@ struct kd_data {
     bool started;
     struct kd_loop *loops;
     struct kd_slot_hooks hooks;
+    void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition);
+    void *stopped_ctx;
     _Atomic(const struct kc_uuid *) slot_topics[KP_TXN_SLOTS + 1];
     _Atomic int32_t n_open;
     _Atomic bool wedged;

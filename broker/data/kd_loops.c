@@ -147,6 +147,14 @@ void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks)
     d->hooks = *hooks;
 }
 
+void kd_set_stopped_hook(struct kd_data *d,
+                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition),
+                         void *ctx)
+{
+    d->stopped = stopped;
+    d->stopped_ctx = ctx;
+}
+
 void kd_set_slot_topic(struct kd_data *d, int32_t slot_kind, const struct kc_uuid *topic_id)
 {
     KC_ASSERT(slot_kind > KP_NOT_SLOTS && slot_kind <= KP_TXN_SLOTS);

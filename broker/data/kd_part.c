@@ -116,9 +116,14 @@ static void leave(struct kd_part *p)
 static void on_log_event(void *ctx, struct ks_log *log, bool gone)
 {
     struct kd_part *p = ctx;
-    (void)log;
+    struct kd_data *d = p->loop->data;
     if (gone) {
+        struct kc_uuid topic_id = *ks_log_topic(log);
+        int32_t partition = p->partition;
         leave(p);
+        if (d->stopped) {
+            d->stopped(d->stopped_ctx, &topic_id, partition);
+        }
     } else {
         wake(p, false);
     }
@@ -250,6 +255,36 @@ void kd_release(struct kd_data *d, const struct kc_uuid *topic_id, int32_t parti
     r->done = done;
     r->ctx = ctx;
     rt_post(rt, &r->msg);
+}
+
+/* ---- configs ---- */
+
+struct configure {
+    struct rt_msg msg;
+    struct kd_loop *owner;
+    uint8_t key[KD_KEY];
+    struct ks_log_config cfg;
+};
+
+static void on_configure(struct rt_msg *msg)
+{
+    struct configure *c = KC_CONTAINER_OF(msg, struct configure, msg);
+    struct kd_part *p = kc_map_get(&c->owner->parts, c->key, KD_KEY);
+    if (p && !p->gone) {
+        ks_log_configure(p->log, &c->cfg);
+    }
+    kc_free(c);
+}
+
+void kd_configure(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
+                  const struct ks_log_config *cfg)
+{
+    struct rt_loop *rt = kd_loop_of(d, topic_id, partition);
+    struct configure *c = kc_alloc(sizeof(*c));
+    *c = (struct configure){.msg.fn = on_configure, .cfg = *cfg,
+                            .owner = KC_CONTAINER_OF(rt, struct kd_loop, rt)};
+    kd_key(c->key, topic_id, partition);
+    rt_post(rt, &c->msg);
 }
 
 /* ---- finding ---- */

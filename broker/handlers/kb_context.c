@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-#include "base/kc_mem.h"
+#include "groups/kg_groups.h"
 
 static struct ki_image *latch(struct kb_app *app)
 {
@@ -118,6 +118,9 @@ void kb_set_image(struct kb_app *app, struct ki_image *im)
     struct ki_image *old = latch(app);
     unlatch(app, im);
     ki_image_unref(old);
+    if (im && app->groups) {
+        kg_groups_image(app->groups, im);
+    }
     for (int32_t i = 0; im && app->data && i < kd_n_loops(app->data); i++) {
         rt_call(kd_loop(app->data, i), check_waiters, app);
     }

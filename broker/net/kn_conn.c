@@ -31,6 +31,11 @@ int32_t kn_conn_listener(const struct kn_conn *c)
     return c->listener;
 }
 
+bool kn_conn_open(const struct kn_conn *c)
+{
+    return c->open;
+}
+
 const char *kn_conn_host(const struct kn_conn *c)
 {
     return c->host;

@@ -89,6 +89,7 @@ void kn_server_free(struct kn_server *s);
 
 struct rt_loop *kn_conn_loop(const struct kn_conn *c);
 int32_t kn_conn_listener(const struct kn_conn *c);
+bool kn_conn_open(const struct kn_conn *c); /* false: nobody will read an answer */
 const char *kn_conn_host(const struct kn_conn *c); /* "/10.0.0.1", as Kafka shows it */
 struct kn_conn *kn_conn_ref(struct kn_conn *c);
 void kn_conn_unref(struct kn_conn *c);

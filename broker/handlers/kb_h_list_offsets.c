@@ -1,0 +1,185 @@
+/* 2 ListOffsets: offsets by timestamp or by a special value.
+ *
+ * v0      a list of at most max_num_offsets offsets; kaas gives the one that matters.
+ * v1      one offset and its timestamp. v2: isolation level. v4: leader epochs.
+ * Special timestamps: -1 end (the last stable offset if read_committed), -2 start, -3 (v7) the record
+ * with the largest timestamp, -4 (v8) local start, which is the start, -5 (v9) and -6 (v11) tiered
+ * offsets, of which there are none. Others below 0, or a special one at a version before it, are
+ * UNSUPPORTED_VERSION, as in Kafka 4. */
+#include "base/kc_clock.h"
+#include "base/kc_str.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_fan.h"
+#include "wire/kw_errors.h"
+#include "wire/kw_list_offsets.h"
+
+enum {
+    FENCE_AGE_MS = 1000, /* oldest check an answer may rely on */
+    RETRY_MS = 20,       /* a newer check is on its way … */
+    RETRIES = 50         /* … or the partition is not ours to speak for */
+};
+enum { LATEST = -1, EARLIEST = -2, MAX_TIMESTAMP = -3, EARLIEST_LOCAL = -4, LATEST_TIERED = -5,
+       EARLIEST_PENDING = -6 };
+
+struct lookup {
+    struct kb_item item;
+    const struct kw_list_offsets_request_partition *in;
+    int64_t offset, timestamp;
+    int32_t epoch;
+    int32_t tries;
+    struct kd_timer retry;
+};
+
+struct list_offsets {
+    struct kb_fan fan;
+    struct kw_list_offsets_response resp;
+};
+
+static void on_found(void *ctx, int16_t error, int64_t offset, int64_t timestamp_ms,
+                     int32_t leader_epoch)
+{
+    struct lookup *l = ctx;
+    l->item.error = error;
+    l->offset = offset;
+    l->timestamp = timestamp_ms;
+    l->epoch = offset < 0 ? -1 : leader_epoch;
+    kb_fan_done(&l->item);
+}
+
+static bool version_has(int16_t version, int64_t timestamp)
+{
+    static const int16_t since[] = {[-MAX_TIMESTAMP] = 7, [-EARLIEST_LOCAL] = 8,
+                                    [-LATEST_TIERED] = 9, [-EARLIEST_PENDING] = 11};
+    return timestamp >= EARLIEST || (timestamp >= EARLIEST_PENDING && version >= since[-timestamp]);
+}
+
+static void on_retry(struct kd_timer *t);
+
+/* True when the answer has to wait for a fence check. */
+static bool stale(struct lookup *l)
+{
+    struct kb_app *app = l->item.fan->req->app;
+    if (ks_fence_age_ms(app->engine, kc_mono_ms()) <= FENCE_AGE_MS) {
+        return false;
+    }
+    if (l->tries++ == RETRIES) {
+        l->item.error = KAFKA_NOT_LEADER_OR_FOLLOWER;
+        return false;
+    }
+    l->retry.fn = on_retry;
+    kd_timer_arm(kd_timers_here(app->data), &l->retry, kc_mono_ms() + RETRY_MS);
+    return true;
+}
+
+static void run(struct kb_item *item)
+{
+    struct lookup *l = KC_CONTAINER_OF(item, struct lookup, item);
+    struct kb_req *req = item->fan->req;
+    const struct kw_list_offsets_request *in = req->body;
+    struct kd_part *p = kb_item_part(item);
+    if (!p) {
+        kb_fan_done(item);
+        return;
+    }
+    struct ks_log *log = kd_part_log(p);
+    item->error = kb_check_epoch(l->in->current_leader_epoch, log);
+    if (!item->error && stale(l)) {
+        return;
+    }
+    struct ks_offsets o = ks_log_offsets(log);
+    int64_t ts = l->in->timestamp;
+    if (!item->error && (ts >= 0 || ts == MAX_TIMESTAMP)) {
+        ks_log_lookup(log, ts == MAX_TIMESTAMP ? KS_TS_MAX : ts, on_found, l);
+        return;
+    }
+    if (!item->error && ts != LATEST_TIERED && ts != EARLIEST_PENDING) {
+        l->offset = ts != LATEST                ? o.start
+                    : in->isolation_level == 1 ? o.last_stable
+                                               : o.high_watermark;
+        l->epoch = ks_log_epoch(log);
+    }
+    kb_fan_done(item);
+}
+
+static void on_retry(struct kd_timer *t)
+{
+    struct lookup *l = KC_CONTAINER_OF(t, struct lookup, retry);
+    run(&l->item);
+}
+
+static void fill(struct kb_req *req, struct lookup *l,
+                 struct kw_list_offsets_response_partition_response *out)
+{
+    kw_list_offsets_response_partition_response_init(out);
+    out->partition_index = l->item.partition;
+    out->error_code = l->item.error;
+    if (l->item.error) {
+        return;
+    }
+    if (req->version > 0) {
+        out->offset = l->offset;
+        out->timestamp = l->timestamp;
+        out->leader_epoch = req->version >= 4 ? l->epoch : -1;
+    } else if (l->offset >= 0 && l->in->max_num_offsets > 0) {
+        out->old_style_offsets = &l->offset;
+        out->n_old_style_offsets = 1;
+    }
+}
+
+static void on_done(struct kb_fan *fan)
+{
+    struct list_offsets *lo = KC_CONTAINER_OF(fan, struct list_offsets, fan);
+    int32_t at = 0;
+    for (int32_t t = 0; t < lo->resp.n_topics; t++) {
+        struct kw_list_offsets_response_topic_response *out = &lo->resp.topics[t];
+        for (int32_t i = 0; i < out->n_partitions; i++) {
+            struct kb_item *it = kb_fan_item(fan, at++);
+            fill(fan->req, KC_CONTAINER_OF(it, struct lookup, item), &out->partitions[i]);
+        }
+    }
+    kb_reply(fan->req, &lo->resp);
+}
+
+void kb_handle_list_offsets(struct kb_req *req)
+{
+    static const struct kc_uuid none;
+    const struct kw_list_offsets_request *in = req->body;
+    int64_t n = 0;
+    for (int32_t t = 0; t < in->n_topics; t++) {
+        n += in->topics[t].n_partitions;
+    }
+    struct list_offsets *lo = kb_alloc(req, 1, sizeof(*lo));
+    if (!lo || !kb_fan_init(&lo->fan, req, (int32_t)n, sizeof(struct lookup))) {
+        return;
+    }
+    kw_list_offsets_response_init(&lo->resp);
+    lo->resp.topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*lo->resp.topics));
+    if (!lo->resp.topics) {
+        return;
+    }
+    int32_t at = 0;
+    for (int32_t t = 0; t < in->n_topics; t++) {
+        const struct kw_list_offsets_request_topic *topic = &in->topics[t];
+        struct kw_list_offsets_response_topic_response *out = &lo->resp.topics[t];
+        out->name = topic->name;
+        out->partitions = kb_alloc(req, (size_t)topic->n_partitions, sizeof(*out->partitions));
+        if (!out->partitions) {
+            return;
+        }
+        out->n_partitions = topic->n_partitions;
+        lo->resp.n_topics++;
+        for (int32_t i = 0; i < topic->n_partitions; i++) {
+            struct kb_item *it = kb_fan_item(&lo->fan, at++);
+            struct lookup *l = KC_CONTAINER_OF(it, struct lookup, item);
+            l->in = &topic->partitions[i];
+            l->offset = l->timestamp = l->epoch = -1;
+            kb_item_set(it, topic->name, &none, l->in->partition_index);
+            if (!it->error && !version_has(req->version, l->in->timestamp)) {
+                it->error = KAFKA_UNSUPPORTED_VERSION;
+            }
+        }
+    }
+    lo->fan.run = run;
+    lo->fan.done = on_done;
+    kb_fan_start(&lo->fan);
+}

@@ -1,0 +1,62 @@
+/* kh_health.h - readiness, liveness and metrics, answered on a thread of their own (R37 to R42).
+ *
+ * The health thread reads atomics and calls the functions below; it takes no lock and no allocator
+ * path that a data loop can hold, so that it answers while every data loop is blocked (R39).
+ *
+ * /readyz  200 or 503: listeners bound, every data loop alive, storage not stalled, and in a cluster
+ *          serving. The body is "ready" or "not ready" and a line a term.
+ * /healthz 200, unless a data loop has been dead for more than a minute: a storage stall never
+ *          restarts the pod, nor does being busy.
+ * /metrics Prometheus text. */
+#ifndef KH_HEALTH_H
+#define KH_HEALTH_H
+
+#include "base/kc_error.h"
+#include "health/kh_out.h"
+#include "rt/rt_loop.h"
+
+enum {
+    KH_LOOP_STALE_MS = 5000,    /* R40: main_alive */
+    KH_LOOP_DEAD_MS = 60 * 1000, /* liveness */
+    KH_STALL_MS = 5000          /* a file operation under way for longer is a storage stall */
+};
+
+/* The terms of readiness (R37), and why one is false. Pure. */
+struct kh_terms {
+    bool listening;
+    bool main_alive;
+    bool storage_ok;
+    bool cluster; /* serving is asked for (R43) */
+    bool serving;
+};
+static inline bool kh_ready(const struct kh_terms *t)
+{
+    return t->listening && t->main_alive && t->storage_ok && (!t->cluster || t->serving);
+}
+
+/* Everything is called on the health thread and must only read atomics. */
+struct kh_source {
+    struct rt_loop *const *loops; /* the data loops */
+    int32_t n_loops;
+    bool (*listening)(void *ctx);
+    int64_t (*stalled_ms)(void *ctx, int64_t now_mono_ms);
+    bool cluster;
+    bool (*serving)(void *ctx);
+    void (*metrics)(void *ctx, struct kh_out *out);
+    void *ctx;
+};
+
+struct kh_health;
+
+/* Copies src. port 0 picks one. */
+int kh_start(const char *bind, uint16_t port, const struct kh_source *src, struct kh_health **ret,
+             struct kc_err *err);
+uint16_t kh_port(const struct kh_health *h);
+void kh_stop(struct kh_health *h); /* NULL allowed */
+
+/* The terms now. [any] */
+void kh_terms(const struct kh_source *src, int64_t now_mono_ms, struct kh_terms *ret);
+/* Milliseconds since the least lively data loop turned; INT64_MAX if one never did. [any] */
+int64_t kh_oldest_loop_ms(const struct kh_source *src, int64_t now_mono_ms);
+
+#endif

@@ -1,0 +1,369 @@
+/* kb_broker.c - wiring, start and stop; see kb_broker.h. Everything runs on the main thread, which
+ * is the control loop, unless a comment says otherwise. */
+#include "app/kb_broker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "groups/kg_groups.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_group.h"
+#include "handlers/kb_kafka_config.h"
+
+enum { LINGER_MS = 2000, LINGER_STEP_MS = 10, FRAME_MS = 30000, STALLED_PEER_MS = 60000, PIPELINE = 64 };
+
+/* ---- what the health thread asks; atomics only ---- */
+
+static bool is_listening(void *ctx)
+{
+    struct kb_broker *b = ctx;
+    return atomic_load(&b->listening);
+}
+
+int64_t kb_stalled_ms(struct kb_broker *b, int64_t now_mono_ms)
+{
+    struct ks_engine *e = atomic_load(&b->engine);
+    return e ? ks_stalled_ms(e, now_mono_ms) : 0;
+}
+
+static int64_t stalled(void *ctx, int64_t now_mono_ms)
+{
+    return kb_stalled_ms(ctx, now_mono_ms);
+}
+
+bool kb_serving(struct kb_broker *b)
+{
+    return atomic_load(&b->accepting) && b->self && kb_self_serving(b->self);
+}
+
+static bool is_serving(void *ctx)
+{
+    return kb_serving(ctx);
+}
+
+static void write_metrics(void *ctx, struct kh_out *out)
+{
+    kb_write_metrics(ctx, out);
+}
+
+bool kb_broker_ready(struct kb_broker *b)
+{
+    struct kh_terms t;
+    kh_terms(&b->source, kc_mono_ms(), &t);
+    return kh_ready(&t);
+}
+
+int kb_broker_state(struct kb_broker *b)
+{
+    static const int kafka[] = {[KB_STARTING] = 1, [KB_TAKING_OVER] = 2, [KB_RUNNING] = 3,
+                                [KB_DRAINING] = 6, [KB_ENDING] = 7};
+    int phase = atomic_load(&b->phase);
+    return kafka[phase == KB_TAKING_OVER && kb_serving(b) ? KB_RUNNING : phase];
+}
+
+static bool main_alive(void *ctx, int64_t now_mono_ms)
+{
+    struct kb_broker *b = ctx;
+    return kh_oldest_loop_ms(&b->source, now_mono_ms) <= KH_LOOP_STALE_MS;
+}
+
+/* ---- the end ---- */
+
+static void on_linger(uv_timer_t *t)
+{
+    struct kb_broker *b = t->data;
+    if (atomic_load(&b->app.metrics.under_way) == 0 || kc_mono_ms() >= b->linger_until_ms) {
+        rt_loop_stop(&b->control);
+    }
+}
+
+/* Nothing is led any more: the listeners close, answers under way leave. */
+static void end(struct kb_broker *b, int exit_code)
+{
+    if (atomic_load(&b->phase) == KB_ENDING) {
+        rt_loop_stop(&b->control);
+        return;
+    }
+    atomic_store(&b->phase, KB_ENDING);
+    b->exit_code = exit_code;
+    atomic_store(&b->listening, false);
+    kn_server_stop(b->app.net, true);
+    b->linger_until_ms = kc_mono_ms() + LINGER_MS;
+    uv_timer_start(&b->linger, on_linger, 0, LINGER_STEP_MS);
+}
+
+static void on_drained(void *ctx)
+{
+    struct kb_broker *b = ctx;
+    kc_log(KC_INFO, "broker", "event=drained");
+    end(b, 0);
+}
+
+static void on_terminate(uv_signal_t *s, int signum)
+{
+    struct kb_broker *b = s->data;
+    int phase = atomic_load(&b->phase);
+    kc_log(KC_INFO, "broker", "event=signal signal=%d", signum);
+    if (phase >= KB_DRAINING || !b->self) {
+        end(b, phase >= KB_DRAINING ? 1 : 0); /* asked twice, or nothing to hand over yet */
+        return;
+    }
+    atomic_store(&b->phase, KB_DRAINING);
+    atomic_store(&b->app.draining, true);
+    kb_self_drain(b->self, on_drained, b);
+}
+
+#if !defined(NDEBUG) || defined(KAAS_TEST_HOOKS)
+static void on_wedge(uv_signal_t *s, int signum)
+{
+    struct kb_broker *b = s->data;
+    static bool on;
+    (void)signum;
+    on = !on;
+    kc_log(KC_WARN, "broker", "event=test_wedge on=%d", on);
+    kd_test_wedge(b->app.data, on);
+}
+#endif
+
+/* ---- the start, second part: with the volume ---- */
+
+static void on_fenced(void *ctx, const char *why)
+{
+    struct kb_broker *b = ctx;
+    if (b->self) {
+        kb_self_fenced(b->self, why);
+    }
+}
+
+/* [data loop] */
+static void on_log_stopped(void *ctx, const struct kc_uuid *topic_id, int32_t partition)
+{
+    struct kb_broker *b = ctx;
+    kb_self_stopped(b->self, topic_id, partition);
+}
+
+static void on_first_image(void *ctx)
+{
+    struct kb_broker *b = ctx;
+    if (!atomic_exchange(&b->accepting, true)) {
+        kn_server_start(b->app.net, b->loops, b->source.n_loops);
+    }
+}
+
+static void start_self(struct kb_broker *b)
+{
+    struct kb_self_opts o = {.app = &b->app,
+                             .loop = &b->control,
+                             .pool = b->pool,
+                             .listeners = b->advertised,
+                             .n_listeners = b->config->n_listeners,
+                             .version = KB_VERSION,
+                             .stalled_ms = stalled,
+                             .main_alive = main_alive,
+                             .first_image = on_first_image,
+                             .ctx = b};
+    o.groups = true;
+    b->self = kb_self_start(&o, &b->boot);
+    b->app.admin = kb_self_admin_port(b->self);
+}
+
+static void on_booted(struct rt_msg *msg)
+{
+    struct kb_broker *b = KC_CONTAINER_OF(msg, struct kb_broker, boot_msg);
+    if (b->boot_rc) {
+        kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", b->boot_err.msg);
+        end(b, 1);
+        return;
+    }
+    if (atomic_load(&b->phase) != KB_STARTING) {
+        return; /* terminated meanwhile */
+    }
+    atomic_store(&b->phase, KB_TAKING_OVER);
+    kc_log(KC_INFO, "broker", "event=volume_open dir=%s cluster_id=%s", b->config->data_dir,
+           b->app.cluster_id);
+    kg_groups_set_engine(b->app.groups, b->app.engine);
+    start_self(b);
+}
+
+/* [pool] The volume may be slow or hang: signals and health are served meanwhile. */
+static void boot_work(struct rt_work *w)
+{
+    struct kb_broker *b = KC_CONTAINER_OF(w, struct kb_broker, boot_work);
+    struct ks_opts o = {.dir = b->config->data_dir,
+                        .broker_id = b->config->id,
+                        .unsafe_storage = b->config->unsafe_storage,
+                        .loop = &b->control,
+                        .on_fenced = on_fenced,
+                        .ctx = b};
+    b->boot_rc = ks_engine_open(&o, b->app.cluster_id, &b->app.engine, &b->boot_err);
+    if (!b->boot_rc) {
+        atomic_store(&b->engine, b->app.engine);
+        b->boot_rc = kb_self_prepare(b->app.engine, &b->boot, &b->boot_err);
+    }
+    b->boot_msg.fn = on_booted;
+    rt_post(&b->control, &b->boot_msg);
+}
+
+/* ---- the start, first part: without the volume ---- */
+
+static void set_listeners(struct kb_broker *b)
+{
+    const struct kb_config *c = b->config;
+    b->app.n_endpoints = c->n_listeners;
+    for (int32_t i = 0; i < c->n_listeners; i++) {
+        const struct kb_listener *l = &c->listeners[i];
+        uint16_t port = l->advertised_port ? l->advertised_port : kn_listener_port(b->app.net, i);
+        b->app.endpoints[i] = (struct kb_endpoint){l->name, l->advertised_host, port};
+        snprintf(b->advertised[i].name, sizeof(b->advertised[i].name), "%s", l->name);
+        snprintf(b->advertised[i].host, sizeof(b->advertised[i].host), "%s", l->advertised_host);
+        b->advertised[i].port = port;
+        kc_log(KC_INFO, "broker", "event=listening listener=%s port=%u advertised=%s:%u", l->name,
+               kn_listener_port(b->app.net, i), l->advertised_host, port);
+    }
+}
+
+static int open_net(struct kb_broker *b, struct kc_err *err)
+{
+    const struct kb_config *c = b->config;
+    const struct kb_app *app = &b->app;
+    struct kn_listener_opts opts[KP_LISTENERS_MAX];
+    for (int32_t i = 0; i < c->n_listeners; i++) {
+        opts[i] = (struct kn_listener_opts){c->listeners[i].name, c->listeners[i].bind,
+                                            c->listeners[i].port};
+    }
+    struct kn_opts o = {
+        .listeners = opts,
+        .n_listeners = c->n_listeners,
+        .limits = {.max_frame_bytes = (int32_t)kb_broker_i64(app, NULL, "socket.request.max.bytes"),
+                   .max_connections = (int32_t)kb_broker_i64(app, NULL, "max.connections"),
+                   .max_connections_per_ip =
+                       (int32_t)kb_broker_i64(app, NULL, "max.connections.per.ip"),
+                   .idle_ms = kb_broker_i64(app, NULL, "connections.max.idle.ms"),
+                   .frame_ms = FRAME_MS,
+                   .stall_ms = STALLED_PEER_MS,
+                   .budget_bytes = kb_broker_i64(app, NULL, "queued.max.request.bytes"),
+                   .max_pipelined = PIPELINE},
+        .handler = {kb_on_frame, kb_frame_overlaps, &b->app}};
+    int rc = kn_server_new(&o, &b->app.net, err);
+    if (!rc) {
+        set_listeners(b);
+        atomic_store(&b->listening, true);
+    }
+    return rc;
+}
+
+static void start_groups(struct kb_broker *b)
+{
+    struct kg_groups_opts o = {.data = b->app.data, .config = kb_group_config(&b->app, NULL)};
+    b->app.groups = kg_groups_new(&o);
+    struct kd_slot_hooks hooks = kg_groups_hooks(b->app.groups);
+    kd_set_slot_hooks(b->app.data, &hooks);
+}
+
+static int start_threads(struct kb_broker *b, struct kc_err *err)
+{
+    b->source = (struct kh_source){.loops = b->loops,
+                                   .n_loops = kd_n_loops(b->app.data),
+                                   .listening = is_listening,
+                                   .stalled_ms = stalled,
+                                   .cluster = !b->config->self_led,
+                                   .serving = is_serving,
+                                   .metrics = write_metrics,
+                                   .ctx = b};
+    for (int32_t i = 0; i < b->source.n_loops; i++) {
+        b->loops[i] = kd_loop(b->app.data, i);
+    }
+    kd_set_stopped_hook(b->app.data, on_log_stopped, b);
+    start_groups(b);
+    int rc = kd_start(b->app.data, err);
+    return rc ? rc
+              : kh_start(b->config->health_bind, b->config->health_port, &b->source, &b->health, err);
+}
+
+static void watch_signals(struct kb_broker *b)
+{
+    static const int terminate[] = {SIGTERM, SIGINT};
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(&b->control.uv, &b->signals[i]);
+        b->signals[i].data = b;
+        uv_signal_start(&b->signals[i], on_terminate, terminate[i]);
+    }
+#if !defined(NDEBUG) || defined(KAAS_TEST_HOOKS)
+    const char *wedge = getenv("KAAS_TEST_WEDGE");
+    if (wedge && strcmp(wedge, "1") == 0) {
+        uv_signal_init(&b->control.uv, &b->signals[2]);
+        b->signals[2].data = b;
+        uv_signal_start(&b->signals[2], on_wedge, SIGUSR2);
+    }
+#endif
+    uv_timer_init(&b->control.uv, &b->linger);
+    b->linger.data = b;
+}
+
+static int start(struct kb_broker *b, struct kc_err *err)
+{
+    struct kb_config *c = b->config;
+    kb_app_init(&b->app);
+    b->app.self_id = c->id;
+    b->app.rack = c->rack;
+    b->app.configs = c->configs;
+    b->app.n_configs = c->n_configs;
+    int rc = kd_new(c->data_loops, &b->app.data, err);
+    rc = rc ? rc : open_net(b, err);
+    rc = rc ? rc : start_threads(b, err);
+    if (rc) {
+        return rc;
+    }
+    b->pool = rt_pool_new("broker", 2);
+    b->boot_work.fn = boot_work;
+    rt_pool_post(b->pool, &b->boot_work);
+    return 0;
+}
+
+static void stop(struct kb_broker *b)
+{
+    kh_stop(b->health);
+    rt_pool_free(b->pool);
+    if (b->app.data) {
+        kd_stop(b->app.data);
+    }
+    if (b->app.engine) {
+        ks_engine_close(b->app.engine);
+    }
+    kn_server_free(b->app.net);
+    kg_groups_free(b->app.groups);
+    kb_self_free(b->self);
+    kb_set_image(&b->app, NULL);
+    kd_free(b->app.data);
+    kb_config_free(b->config);
+}
+
+int kb_broker_run(struct kb_config *config)
+{
+    struct kb_broker *b = kc_zalloc(sizeof(*b));
+    struct kc_err err;
+    b->config = config;
+    int rc = rt_loop_init(&b->control, "control");
+    KC_ASSERT(rc == 0);
+    watch_signals(b);
+    kc_log(KC_INFO, "broker", "event=start version=%s id=%d mode=%s", KB_VERSION, config->id,
+           config->self_led ? "self-led" : "cluster");
+    rc = start(b, &err);
+    if (rc) {
+        kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", err.msg);
+        b->exit_code = 1;
+        rt_loop_stop(&b->control);
+    }
+    rt_loop_run(&b->control);
+    stop(b);
+    kc_log(KC_INFO, "broker", "event=exit code=%d", b->exit_code);
+    int code = b->exit_code;
+    kc_free(b);
+    return code;
+}

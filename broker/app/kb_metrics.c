@@ -1,0 +1,77 @@
+/* kb_metrics.c - /metrics: the table of metrics.def, and series by API and by loop.
+ *
+ * Runs on the health thread: reads atomics, allocates nothing, takes no lock (R39). */
+#include <inttypes.h>
+
+#include "app/kb_broker.h"
+#include "base/kc_clock.h"
+#include "handlers/kb_api.h"
+
+#define COUNTER "counter"
+#define GAUGE "gauge"
+
+static void write_table(struct kb_broker *b, struct kh_out *o)
+{
+    struct kn_counters *n = kn_server_counters(b->app.net);
+    struct kb_metrics *h = &b->app.metrics;
+    struct ks_metrics sample = {0}, *k = &sample;
+    struct ks_engine *engine = atomic_load(&b->engine);
+    int64_t now = kc_mono_ms();
+    if (engine) {
+        ks_metrics_read(engine, k);
+    }
+#define M(kind, name, help, value)                                                                 \
+    kh_metric(o, #kind, name, help);                                                               \
+    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+#include "app/metrics.def"
+#undef M
+}
+
+static void write_apis(struct kb_broker *b, struct kh_out *o)
+{
+    size_t n;
+    const struct kb_api *apis = kb_apis(&n);
+    kh_metric(o, COUNTER, "kaas_requests_total", "Requests ended, by API.");
+    for (size_t i = 0; i < n; i++) {
+        kh_printf(o, "kaas_requests_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
+                  atomic_load(&b->app.metrics.api[apis[i].key].requests));
+    }
+    kh_metric(o, COUNTER, "kaas_request_seconds_total",
+              "Time from a request's arrival to its answer, long polls included, by API.");
+    for (size_t i = 0; i < n; i++) {
+        uint64_t us = atomic_load(&b->app.metrics.api[apis[i].key].us);
+        kh_printf(o, "kaas_request_seconds_total{api=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n",
+                  apis[i].name, us / 1000000, us % 1000000);
+    }
+    kh_metric(o, COUNTER, "kaas_requests_dropped_total",
+              "Requests that closed their connection, by API.");
+    for (size_t i = 0; i < n; i++) {
+        kh_printf(o, "kaas_requests_dropped_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
+                  atomic_load(&b->app.metrics.api[apis[i].key].dropped));
+    }
+}
+
+static void write_loops(struct kb_broker *b, struct kh_out *o)
+{
+    int64_t now = kc_mono_ms();
+    kh_metric(o, GAUGE, "kaas_loop_age_ms", "Milliseconds since a data loop turned; -1 = never.");
+    for (int32_t i = 0; i < b->source.n_loops; i++) {
+        int64_t age = rt_loop_age_ms(b->loops[i], now);
+        kh_printf(o, "kaas_loop_age_ms{loop=\"%d\"} %" PRId64 "\n", i,
+                  age == INT64_MAX ? (int64_t)-1 : age);
+    }
+    kh_metric(o, COUNTER, "kaas_loop_turns_total", "Turns of a data loop.");
+    for (int32_t i = 0; i < b->source.n_loops; i++) {
+        kh_printf(o, "kaas_loop_turns_total{loop=\"%d\"} %" PRIu64 "\n", i,
+                  atomic_load(&b->loops[i]->turns));
+    }
+}
+
+void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
+{
+    kh_metric(out, GAUGE, "kaas_build_info", "The version of this broker; always 1.");
+    kh_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION, b->app.self_id);
+    write_table(b, out);
+    write_apis(b, out);
+    write_loops(b, out);
+}

@@ -1,0 +1,81 @@
+/* kaas-broker: see usage(). */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app/kb_broker.h"
+#include "base/kc_log.h"
+#include "base/kc_str.h"
+
+static void usage(FILE *f)
+{
+    fputs("usage: kaas-broker --config FILE [--id N]\n"
+          "       kaas-broker --version\n"
+          "\n"
+          "FILE is YAML; its fields are described in docs/architecture.md. The id is --id, or the\n"
+          "number at the end of $POD_NAME. $KAAS_LOG_LEVEL: debug, info (default), warn, error.\n",
+          f);
+}
+
+static int set_log_level(void)
+{
+    const char *text = getenv("KAAS_LOG_LEVEL");
+    enum kc_level level = KC_INFO;
+    if (text && kc_log_parse_level(kc_str_of(text), &level)) {
+        fprintf(stderr, "kaas-broker: KAAS_LOG_LEVEL must be debug, info, warn or error\n");
+        return -1;
+    }
+    kc_log_set_level(level);
+    return 0;
+}
+
+static int run(const char *path, int32_t id)
+{
+    struct kb_config_env env = {id, getenv("POD_NAME"), getenv("POD_UID")};
+    struct kb_config *config;
+    struct kc_err err;
+    if (kb_config_load(path, &env, &config, &err)) {
+        fprintf(stderr, "kaas-broker: %s: %s\n", path, err.msg);
+        return 2;
+    }
+    return kb_broker_run(config);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"id", required_argument, NULL, 'i'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    const char *path = NULL;
+    int32_t id = -1;
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'c':
+            path = optarg;
+            break;
+        case 'i':
+            if (kc_parse_i32(kc_str_of(optarg), &id) || id < 0) {
+                fprintf(stderr, "kaas-broker: --id must be a number from 0\n");
+                return 2;
+            }
+            break;
+        case 'v':
+            printf("kaas-broker %s\n", KB_VERSION);
+            return 0;
+        case 'h':
+            usage(stdout);
+            return 0;
+        default:
+            usage(stderr);
+            return 2;
+        }
+    }
+    if (!path || optind != argc || set_log_level()) {
+        usage(stderr);
+        return 2;
+    }
+    return run(path, id);
+}

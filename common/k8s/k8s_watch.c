@@ -25,7 +25,7 @@ enum {
     LIST_TIMEOUT_MS = 30000,
     IDLE_MS = 150 * 1000, /* the server sends a bookmark a minute */
     BACKOFF_MIN_MS = 100,
-    BACKOFF_MAX_MS = 10000,
+    BACKOFF_MAX_MS = 2000,
     HEALTHY_MS = 1000, /* a stream that lived so long was no failure */
     SERVER_TIMEOUT_MIN_S = 300 /* up to twice that: clients spread out */
 };
@@ -185,7 +185,8 @@ static void sign_of_life(struct k8s_watch *w)
 static void back_off(struct k8s_watch *w, enum step step, const struct k8s_result *r)
 {
     int64_t ms = (int64_t)BACKOFF_MIN_MS << KC_MIN(w->failures, 10);
-    ms = KC_MIN(ms, w->backoff_max_ms);
+    bool refused = r->code >= 400 && r->code < 500; /* somebody must change something first */
+    ms = KC_MIN(ms, refused ? 5 * w->backoff_max_ms : w->backoff_max_ms);
     ms = ms / 2 + (int64_t)kc_rng_below(&w->rng, (uint64_t)ms / 2 + 1);
     w->step = step;
     w->health.connected = false;
@@ -225,8 +226,6 @@ static void start_list(struct k8s_watch *w)
 {
     w->step = STEP_LIST;
     w->cont[0] = '\0';
-    w->round++;
-    w->health.relists++;
     begin(w);
 }
 
@@ -262,8 +261,7 @@ static void on_list(void *ctx, const struct k8s_result *r)
     }
     if (!k8s_ok(r) || !*version || strlen(version) >= sizeof(w->version) ||
         strlen(cont) >= sizeof(w->cont)) {
-        w->cont[0] = '\0';
-        w->round++; /* begun anew: what the broken list has shown proves nothing */
+        w->cont[0] = '\0'; /* begins anew: what the broken list has shown proves nothing */
         back_off(w, STEP_LIST, r);
         return;
     }
@@ -390,6 +388,10 @@ static void begin(struct k8s_watch *w)
         .method = K8S_GET, .resource = w->resource, .ns = w->ns, .query = q, .max_bytes = PAGE_MAX};
     int rc = selectors(w, q, sizeof(q));
     if (w->step == STEP_LIST) {
+        if (!w->cont[0]) { /* the first page: what this list does not show will be gone */
+            w->round++;
+            w->health.relists++;
+        }
         req.timeout_ms = LIST_TIMEOUT_MS;
         snprintf(number, sizeof(number), "%d", LIST_LIMIT);
         rc = rc ? rc : k8s_query_add(q, sizeof(q), "limit", number);

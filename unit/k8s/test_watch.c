@@ -211,6 +211,30 @@ static void an_expired_event_relists_and_tells_the_difference(void)
     end(&g);
 }
 
+/* The relist comes out of a back-off then, and must tell deletions all the same. */
+static void an_expired_event_after_failures_tells_the_difference(void)
+{
+    struct rig g;
+    begin(&g);
+    fake_event(g.stream, "ADDED", fake_object("d", "ud1", "9"));
+    KT_TRUE(fake_api_until(&g.api, &g.told, 1));
+    fake_drop(g.stream);
+    KT_TRUE(fake_api_until(&g.api, &g.streams, 2));
+    g.stream_code = 500;
+    g.refusals = 2;
+    fake_drop(g.stream);
+    KT_TRUE(fake_api_until(&g.api, &g.streams, 3));
+    change_the_world(&g);
+    fake_event(g.stream, "ERROR",
+               json_pack("{s:s,s:s,s:i,s:s}", "kind", "Status", "apiVersion", "v1", "code", 410,
+                         "reason", "Expired"));
+    KT_TRUE(fake_api_until(&g.api, &g.told, 6));
+    KT_STR(g.told_log, "+d@9 ~a@31 +c@32 -d@9 +d@33 -b@2 ");
+    KT_EQ(g.lists, 2);
+    KT_EQ(k8s_watch_health(g.watch).relists, 2);
+    end(&g);
+}
+
 static void an_expired_answer_relists_and_tells_the_difference(void)
 {
     struct rig g;
@@ -349,6 +373,7 @@ static void a_list_that_expires_between_pages_begins_anew(void)
 KT_MAIN("watch", KT(lists_then_follows), KT(a_watch_by_name_uses_a_field_selector),
         KT(resumes_at_the_last_version_bookmarks_included),
         KT(an_expired_event_relists_and_tells_the_difference),
+        KT(an_expired_event_after_failures_tells_the_difference),
         KT(an_expired_answer_relists_and_tells_the_difference), KT(garbage_in_the_stream_relists),
         KT(events_may_come_in_any_pieces), KT(a_mute_stream_is_redialled_at_the_idle_deadline),
         KT(failures_are_retried_until_the_server_is_back), KT(the_callback_may_stop_the_watch),

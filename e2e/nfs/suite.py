@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Two real NFS clients fight for a partition with the production storage engine; then every acknowledged record is
-looked for. The build without the fence check (KS_MUTANT_NO_CHECK) must lose: the test proves that it can fail.
+looked for. The build with a cached attribute read in place of the fence check must lose: the test proves that it can fail.
 
 KAAS_SOAK=1: 60 s and three freezes, as long as the NFS lease allows for."""
 
@@ -81,7 +81,7 @@ def nothing_is_lost_through_freezes_and_a_cut(r):
 
 @scenario
 def the_build_without_the_check_loses(r):
-    fight(r, BIN / "kaas-fight-nocheck", "mutant")
+    fight(r, BIN / "kaas-fight-cached", "mutant")
     lost = findings(r, "mutant")
     check(lost, "the mutant lost nothing: this test could not fail")
     return f"{len(lost)} findings, as it should be"

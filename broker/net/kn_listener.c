@@ -70,7 +70,7 @@ static int make_socket(const struct kn_listener_opts *o, struct sockaddr_storage
 static int listener_open(struct kn_listener *l, const struct kn_listener_opts *o, struct kc_err *err)
 {
     struct sockaddr_storage sa;
-    socklen_t len;
+    socklen_t len = 0;
     int fd = make_socket(o, &sa, &len, err);
     if (fd < 0) {
         return fd;

@@ -149,7 +149,7 @@ static bool is_deleted(struct ks_fs *fs, const struct kc_uuid *id)
 /* A whole new file takes the name at once. */
 static int replace(struct ks_fs *fs, const char *dir, const char *name, const char *text)
 {
-    char tmp[KS_PATH_MAX], path[KS_PATH_MAX];
+    char tmp[KS_PATH_MAX + 24], path[KS_PATH_MAX + 8];
     uint64_t random;
     kc_random_bytes(&random, sizeof(random));
     snprintf(tmp, sizeof(tmp), "%s/tmp.%016" PRIx64, dir, random);

@@ -127,7 +127,7 @@ static int decode(const ProtobufCMessageDescriptor *type, struct kc_bytes frame,
 int hb_decode_broker(struct kc_bytes frame, struct kc_arena *a,
                      const Kaas__Heartbeat__BrokerMessage **ret, struct kc_err *err)
 {
-    const ProtobufCMessage *m;
+    const ProtobufCMessage *m = NULL;
     int rc = decode(&kaas__heartbeat__broker_message__descriptor, frame, a, &m, err);
     if (rc == 0) {
         *ret = (const Kaas__Heartbeat__BrokerMessage *)m;
@@ -138,7 +138,7 @@ int hb_decode_broker(struct kc_bytes frame, struct kc_arena *a,
 int hb_decode_operator(struct kc_bytes frame, struct kc_arena *a,
                        const Kaas__Heartbeat__OperatorMessage **ret, struct kc_err *err)
 {
-    const ProtobufCMessage *m;
+    const ProtobufCMessage *m = NULL;
     int rc = decode(&kaas__heartbeat__operator_message__descriptor, frame, a, &m, err);
     if (rc == 0) {
         *ret = (const Kaas__Heartbeat__OperatorMessage *)m;

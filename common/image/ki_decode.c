@@ -227,7 +227,7 @@ static int get_topics(const json_t *content, int32_t index, struct kc_arena *a,
                       struct ki_shard *proto, struct kc_err *err)
 {
     const json_t *list = json_object_get(content, "topics");
-    struct table incs;
+    struct table incs = {0};
     int rc = get_incarnations(json_object_get(content, "incarnations"), a, &incs, err);
     if (rc) {
         return rc;

@@ -193,7 +193,7 @@ static void *thread_main(void *arg)
 int rt_http_start(const char *addr, uint16_t port, rt_http_fn fn, void *ctx, struct rt_http **ret,
                   struct kc_err *err)
 {
-    uint16_t bound;
+    uint16_t bound = 0;
     int fd = open_listener(addr, port, &bound, err);
     if (fd < 0) {
         return fd;

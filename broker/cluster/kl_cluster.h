@@ -28,7 +28,7 @@ struct kl_opts {
     const char *rack, *version;
     int32_t n_listeners;
     const struct kp_listener *listeners; /* as advertised */
-    const char *volume_cluster_id;       /* what cluster.json says; "" = nothing yet */
+    const char *volume_cluster_id; /* what cluster.json says; "" = nothing yet */
 
     const char *operator_host;
     uint16_t operator_port;
@@ -37,8 +37,8 @@ struct kl_opts {
 
     enum kl_source_kind source;
     const char *image_ns, *image_name; /* the root ConfigMap; shards are <image_name>-0 … -15 */
-    const char *image_dir;             /* DIRECTORY: the folder of <name>.json files */
-    const char *image_mount;           /* KUBERNETES: <mount>/<name>/<key>, or NULL */
+    const char *image_dir; /* DIRECTORY: the folder of <name>.json files */
+    const char *image_mount; /* KUBERNETES: <mount>/<name>/<key>, or NULL */
 
     int64_t drain_ms; /* min(terminationGracePeriodSeconds - 5 s, 25 s), R29 */
 
@@ -48,6 +48,9 @@ struct kl_opts {
     /* A new image is current: whenever the document, or a row pushed by the operator, changed.
      * Borrowed for the call; take a reference. */
     void (*on_image)(void *ctx, struct ki_image *im);
+    /* What a topic's log needs to know of its configs; runs on the control loop. */
+    void (*log_config)(void *ctx, const struct ki_image *im, const struct ki_topic *topic,
+                       struct ks_log_config *ret);
     /* A drain has ended: nothing is led any more, the operator has been told. Once. */
     void (*on_drained)(void *ctx);
     void *ctx;
@@ -58,8 +61,10 @@ struct kl_opts {
 int kl_start(const struct kl_opts *o, struct rt_loop *loop, struct kl_cluster **ret,
              struct kc_err *err) KC_MUST_CHECK;
 /* Closes streams and source and joins the pools. What is still open stays open on the data loops:
- * drain first, or close the engine after. On the control loop. */
+ * drain first. On the control loop, once. */
 void kl_stop(struct kl_cluster *k);
+/* After the engine is closed and the loop has ended: what they could still call is gone then. */
+void kl_free(struct kl_cluster *k);
 
 /* Begins the drain (SIGTERM, R23): the next status says draining, leaderships leave. Idempotent. */
 void kl_drain(struct kl_cluster *k);
@@ -69,14 +74,14 @@ void kl_fenced(struct kl_cluster *k, const char *why);
 
 /* ---- what others may know [any] ---- */
 
-bool kl_serving(const struct kl_cluster *k);  /* takeover complete and latched (R38, R45) */
+bool kl_serving(const struct kl_cluster *k); /* takeover complete and latched (R38, R45) */
 bool kl_draining(const struct kl_cluster *k);
 /* main_alive ∧ ¬storage stalled (R46); why not, if false: "wedged loop 1", "storage stalled 7 s". */
 bool kl_healthy(const struct kl_cluster *k, int64_t now_mono_ms, char *why, size_t cap);
 
 struct kl_metrics {
-    uint64_t term, generation;      /* of the current image */
-    int64_t image_age_ms;           /* since the last fresh read of the source; -1 = never */
+    uint64_t term, generation; /* of the current image */
+    int64_t image_age_ms; /* since a new document was read from the source; -1 = never */
     int32_t streams, active_streams; /* operator streams accepted, of which active */
     int32_t led, pending, blocked, failed;
     uint64_t takeovers, seals, incarnations, status_sent, admin_pending;

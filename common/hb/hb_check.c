@@ -51,8 +51,7 @@ static int check_text(const ProtobufCFieldDescriptor *f, const char *s, struct k
         return kc_fail(err, KC_E_MALFORMED, "%s is longer than %zu", f->name, limit);
     }
     bool controls = strcmp(f->name, "value") == 0 || strcmp(f->name, "message") == 0;
-    return utf8_ok(s, controls) ? 0
-                                : kc_fail(err, KC_E_MALFORMED, "%s is not clean text", f->name);
+    return utf8_ok(s, controls) ? 0 : kc_fail(err, KC_E_MALFORMED, "%s is not clean text", f->name);
 }
 
 /* Every bytes field but a seal's record is an identity; absent = empty. */
@@ -60,9 +59,8 @@ static int check_bytes(const ProtobufCFieldDescriptor *f, const ProtobufCBinaryD
                        struct kc_err *err)
 {
     if (strcmp(f->name, "record") == 0) {
-        return b->len <= HB_SEAL_MAX
-                   ? 0
-                   : kc_fail(err, KC_E_MALFORMED, "record of %zu bytes", b->len);
+        return b->len <= HB_SEAL_MAX ? 0
+                                     : kc_fail(err, KC_E_MALFORMED, "record of %zu bytes", b->len);
     }
     return b->len == 0 || b->len == sizeof(struct kc_uuid)
                ? 0

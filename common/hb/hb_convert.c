@@ -67,8 +67,8 @@ static bool copy_text(char *to, size_t size, const char *from)
     return true;
 }
 
-static int copy_listeners(Kaas__Heartbeat__Listener *const *from, size_t n,
-                          struct kp_listener *to, int32_t *ret_n, struct kc_err *err)
+static int copy_listeners(Kaas__Heartbeat__Listener *const *from, size_t n, struct kp_listener *to,
+                          int32_t *ret_n, struct kc_err *err)
 {
     if (n > KP_LISTENERS_MAX) {
         return kc_fail(err, KC_E_MALFORMED, "%zu listeners", n);

@@ -29,7 +29,8 @@ int hb_status_to_kp(const Kaas__Heartbeat__BrokerStatus *s, uint64_t stream, int
 /* A row as pushed in answers; NULL: arena full. */
 Kaas__Heartbeat__Row *hb_row_new(struct kc_arena *a, const struct kp_row *row);
 /* Lays what a pushed row says over *row (other fields stay): 0 or KC_E_MALFORMED. */
-int hb_row_apply(const Kaas__Heartbeat__Row *r, struct kp_row *row, struct kc_err *err) KC_MUST_CHECK;
+int hb_row_apply(const Kaas__Heartbeat__Row *r, struct kp_row *row,
+                 struct kc_err *err) KC_MUST_CHECK;
 
 /* A listener list; *ret_n pointers. NULL: arena full (or n = 0). */
 Kaas__Heartbeat__Listener **hb_listeners_new(struct kc_arena *a, const struct kp_listener *l,

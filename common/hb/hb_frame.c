@@ -111,8 +111,7 @@ static int decode(const ProtobufCMessageDescriptor *type, struct kc_bytes frame,
 {
     struct arena_allocator a = {.arena = arena};
     ProtobufCAllocator alloc = {.alloc = arena_alloc, .free = arena_free, .allocator_data = &a};
-    ProtobufCMessage *m =
-        protobuf_c_message_unpack(type, &alloc, (size_t)frame.len, frame.ptr);
+    ProtobufCMessage *m = protobuf_c_message_unpack(type, &alloc, (size_t)frame.len, frame.ptr);
     if (!m) {
         return a.exhausted ? kc_fail(err, KC_E_TOO_LARGE, "message unfolds past its memory limit")
                            : kc_fail(err, KC_E_MALFORMED, "not a %s", type->short_name);

@@ -15,13 +15,13 @@
 
 enum {
     HB_FRAME_MAX = 8 * 1024 * 1024,
-    HB_HELLO_MAX = 64 * 1024,          /* limit until the peer has been authenticated */
-    HB_ARENA_CAP = 64 * 1024 * 1024,   /* for kc_arena_init: bounds a decoded message */
-    HB_LIST_MAX = 65536,               /* entries of any repeated field */
-    HB_TEXT_MAX = 4096,                /* names, hosts, reasons */
-    HB_TOKEN_MAX = 16 * 1024,          /* a projected ServiceAccount token */
-    HB_CONFIG_MAX = 32 * 1024,         /* one config value */
-    HB_SEAL_MAX = 64 * 1024,           /* a chain record */
+    HB_HELLO_MAX = 64 * 1024, /* limit until the peer has been authenticated */
+    HB_ARENA_CAP = 64 * 1024 * 1024, /* for kc_arena_init: bounds a decoded message */
+    HB_LIST_MAX = 65536, /* entries of any repeated field */
+    HB_TEXT_MAX = 4096, /* names, hosts, reasons */
+    HB_TOKEN_MAX = 16 * 1024, /* a projected ServiceAccount token */
+    HB_CONFIG_MAX = 32 * 1024, /* one config value */
+    HB_SEAL_MAX = 64 * 1024, /* a chain record */
     HB_PROTOCOL_VERSION = 1
 };
 
@@ -29,7 +29,7 @@ enum {
 
 struct hb_reader {
     struct kc_dyn buf;
-    size_t at;          /* start of the first unread frame */
+    size_t at; /* start of the first unread frame */
     uint32_t max_frame; /* longer frames are refused */
 };
 

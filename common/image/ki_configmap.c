@@ -105,8 +105,7 @@ static int load_gzip(const json_t *b64, json_t **ret, struct kc_err *err)
     if (n > KI_DOC_MAX) {
         return kc_fail(err, KC_E_TOO_LARGE, "image of %zu bytes", n);
     }
-    uint8_t *raw =
-        kc_b64_decode((struct kc_str){json_string_value(b64), (int32_t)n}, &raw_len);
+    uint8_t *raw = kc_b64_decode((struct kc_str){json_string_value(b64), (int32_t)n}, &raw_len);
     if (!raw) {
         return kc_fail(err, KC_E_MALFORMED, "image is not base64");
     }

@@ -335,7 +335,8 @@ static bool get_listeners(const json_t *v, struct kp_row *r)
 static bool get_health(const json_t *v, enum kp_health *ret)
 {
     for (int h = KP_DEAD; h <= KP_DRAINING; h++) {
-        if (json_is_string(v) && strcmp(json_string_value(v), kp_health_name((enum kp_health)h)) == 0) {
+        if (json_is_string(v) &&
+            strcmp(json_string_value(v), kp_health_name((enum kp_health)h)) == 0) {
             *ret = (enum kp_health)h;
             return true;
         }
@@ -346,7 +347,8 @@ static bool get_health(const json_t *v, enum kp_health *ret)
 static bool get_state(const json_t *v, enum kp_state *ret)
 {
     for (int s = KP_FENCED; s <= KP_STATE_DRAINING; s++) {
-        if (json_is_string(v) && strcmp(json_string_value(v), kp_state_name((enum kp_state)s)) == 0) {
+        if (json_is_string(v) &&
+            strcmp(json_string_value(v), kp_state_name((enum kp_state)s)) == 0) {
             *ret = (enum kp_state)s;
             return true;
         }
@@ -357,7 +359,8 @@ static bool get_state(const json_t *v, enum kp_state *ret)
 static bool get_row_texts(const json_t *v, struct kp_row *r)
 {
     const json_t *inc = json_object_get(v, "incarnation");
-    return json_is_string(inc) && (json_string_length(inc) == 0 || get_uuid(inc, &r->incarnation)) &&
+    return json_is_string(inc) &&
+           (json_string_length(inc) == 0 || get_uuid(inc, &r->incarnation)) &&
            get_text(json_object_get(v, "podUid"), r->pod_uid, sizeof(r->pod_uid)) &&
            get_text(json_object_get(v, "version"), r->version, sizeof(r->version)) &&
            get_text(json_object_get(v, "rack"), r->rack, sizeof(r->rack)) &&
@@ -373,8 +376,8 @@ static bool get_row(const json_t *v, struct kp_row *r)
         !get_int(json_object_get(v, "protocol"), 0, UINT32_MAX, &protocol) ||
         !get_int(json_object_get(v, "lastSeenMs"), INT64_MIN, INT64_MAX, &r->last_seen_ms) ||
         !get_i32(json_object_get(v, "partitions"), 0, INT32_MAX, &r->partitions) ||
-        !get_i32(json_object_get(v, "slots"), 0, INT32_MAX, &r->slots) ||
-        !get_row_texts(v, r) || !get_listeners(json_object_get(v, "listeners"), r)) {
+        !get_i32(json_object_get(v, "slots"), 0, INT32_MAX, &r->slots) || !get_row_texts(v, r) ||
+        !get_listeners(json_object_get(v, "listeners"), r)) {
         return false;
     }
     const char *reason = json_string_value(json_object_get(v, "reason"));

@@ -51,8 +51,8 @@ static json_t *encode_part(struct table *incs, const struct kp_part *p)
     if (inc < -1) {
         return NULL;
     }
-    json_t *a = json_pack("[i,i,I,i,i,i]", p->home, p->assigned,
-                          (json_int_t)p->assigned_generation, p->led, inc, p->led_epoch);
+    json_t *a = json_pack("[i,i,I,i,i,i]", p->home, p->assigned, (json_int_t)p->assigned_generation,
+                          p->led, inc, p->led_epoch);
     if (!a || (!p->offline && p->move.id == 0)) {
         return a;
     }
@@ -127,8 +127,7 @@ json_t *ki_content_encode(const struct ki_topic *topics, int32_t n_topics)
     for (int32_t i = 0; rc == 0 && i < n_topics; i++) {
         rc = json_array_append_new(list, encode_topic(&incs, &topics[i]));
     }
-    json_t *content =
-        rc ? NULL : json_pack("{s:O,s:O}", "incarnations", incs.list, "topics", list);
+    json_t *content = rc ? NULL : json_pack("{s:O,s:O}", "incarnations", incs.list, "topics", list);
     json_decref(incs.list);
     json_decref(list);
     return content;
@@ -223,13 +222,13 @@ json_t *ki_root_encode(const struct ki_image *im)
     for (int32_t i = 0; rc == 0 && i < KP_SHARDS; i++) {
         rc = json_array_append_new(hashes, json_string(im->hashes[i]));
     }
-    json_t *doc = rc ? NULL
-                     : json_pack("{s:i,s:I,s:I,s:s,s:O,s:o,s:o,s:o,s:O}", "version", 1, "term",
-                                 (json_int_t)im->order.term, "generation",
-                                 (json_int_t)im->order.generation, "clusterId", im->cluster_id,
-                                 "brokers", rows, "groupHomes", encode_homes(im->group_homes),
-                                 "txnHomes", encode_homes(im->txn_homes), "configs",
-                                 encode_configs(im->configs, im->n_configs), "shards", hashes);
+    json_t *doc =
+        rc ? NULL
+           : json_pack("{s:i,s:I,s:I,s:s,s:O,s:o,s:o,s:o,s:O}", "version", 1, "term",
+                       (json_int_t)im->order.term, "generation", (json_int_t)im->order.generation,
+                       "clusterId", im->cluster_id, "brokers", rows, "groupHomes",
+                       encode_homes(im->group_homes), "txnHomes", encode_homes(im->txn_homes),
+                       "configs", encode_configs(im->configs, im->n_configs), "shards", hashes);
     json_decref(rows);
     json_decref(hashes);
     return doc;

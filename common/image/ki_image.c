@@ -171,9 +171,8 @@ struct ki_image *ki_image_make(const struct ki_image *proto)
         return NULL;
     }
     kc_arena_init(&im->arena, 4096, 0);
-    im->pub = (struct ki_image){.order = proto->order,
-                                .n_rows = proto->n_rows,
-                                .n_configs = proto->n_configs};
+    im->pub = (struct ki_image){
+        .order = proto->order, .n_rows = proto->n_rows, .n_configs = proto->n_configs};
     atomic_init(&im->pub.refs, 1);
     memcpy(im->pub.cluster_id, proto->cluster_id, sizeof(proto->cluster_id));
     memcpy(im->pub.group_homes, proto->group_homes, sizeof(proto->group_homes));

@@ -8,9 +8,9 @@
 /* Limits of a document from outside; generous against the operator's own (2,000 topics, 20,000
  * partitions by default), tight against memory. */
 enum {
-    KI_TOPICS_MAX = 65536,      /* of a shard */
-    KI_PARTS_MAX = 1 << 18,     /* of a shard, all topics */
-    KI_CONFIGS_MAX = 256,       /* of a topic, or of the cluster */
+    KI_TOPICS_MAX = 65536, /* of a shard */
+    KI_PARTS_MAX = 1 << 18, /* of a shard, all topics */
+    KI_CONFIGS_MAX = 256, /* of a topic, or of the cluster */
     KI_CONFIG_NAME_MAX = 256,
     KI_CONFIG_VALUE_MAX = 32 * 1024,
     KI_BROKER_ID_MAX = 65535

@@ -157,8 +157,8 @@ static void texts_are_bounded_and_clean(void)
     h.token = text + 1;
     KT_EQ(decode_hello(&h), 0);
     h.token = (char *)"x";
-    static const char *const unclean[] = {"a\nb",          "\xff",         "\xc0\x80", "\xed\xa0\x80",
-                                          "\xf4\x90\x80\x80", "half\xe2\x82", "\x7f"};
+    static const char *const unclean[] = {
+        "a\nb", "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "half\xe2\x82", "\x7f"};
     for (size_t i = 0; i < KC_ARRAY_LEN(unclean); i++) {
         h.pod_name = (char *)(uintptr_t)unclean[i];
         KT_EQ(decode_hello(&h), KC_E_MALFORMED);

@@ -153,14 +153,15 @@ static void a_tombstone_has_no_name(void)
 static void a_move_and_an_offline_partition_are_kept(void)
 {
     struct kc_uuid id = fix_topic_id(1, 1);
-    struct kp_part part = {.home = 2,
-                           .assigned = 1,
-                           .led = KP_NO_BROKER,
-                           .led_epoch = -1,
-                           .offline = true,
-                           .move = {.id = 77, .from = 1, .to = 2, .phase = KP_MOVE_GO,
-                                    .deadline_ms = 99}};
-    struct ki_topic t = {.id = id, .name = "a", .n_parts = 1, .parts = &part, .replication_factor = 1};
+    struct kp_part part = {
+        .home = 2,
+        .assigned = 1,
+        .led = KP_NO_BROKER,
+        .led_epoch = -1,
+        .offline = true,
+        .move = {.id = 77, .from = 1, .to = 2, .phase = KP_MOVE_GO, .deadline_ms = 99}};
+    struct ki_topic t = {
+        .id = id, .name = "a", .n_parts = 1, .parts = &part, .replication_factor = 1};
     struct ki_shard *s = ki_shard_build(kp_shard_of(&id), 1, 2, &t, 1), *back = NULL;
     json_t *doc = ki_shard_encode(s, NULL);
     KT_EQ(ki_shard_decode(doc, s->hash, &back, NULL), 0);
@@ -217,7 +218,7 @@ static void set_at(json_t *doc, const char *path, const char *value)
     snprintf(up, sizeof(up), "%.*s", (int)(dot ? dot - path : 0), path);
     json_t *parent = dot ? kc_json_at(doc, up) : doc;
     if (json_is_array(parent)) {
-        KT_EQ(json_array_set_new(parent, (size_t)atoi(last), v), 0);
+        KT_EQ(json_array_set_new(parent, (size_t)strtoul(last, NULL, 10), v), 0);
     } else {
         KT_EQ(json_object_set_new(parent, last, v), 0);
     }
@@ -410,7 +411,8 @@ static void twenty_thousand_partitions_fit_and_are_quick(void)
     /* One shard changed: only that one is parsed, the rest is shared. */
     struct ki_image *next = ki_image_build(im, shards);
     int64_t t3 = kc_mono_us();
-    printf("\n  20000 partitions: largest ConfigMap %zu bytes, all %zu; encode %lld us, decode %lld us "
+    printf("\n  20000 partitions: largest ConfigMap %zu bytes, all %zu; encode %lld us, decode "
+           "%lld us "
            "(a shard %lld), assemble %lld us\n",
            largest, total, (long long)(t1 - t0), (long long)(t2 - t1),
            (long long)((t2 - t1) / KP_SHARDS), (long long)(t3 - t2));
@@ -428,6 +430,5 @@ KT_MAIN("ki_image", KT(documents_survive_the_round_trip), KT(topics_are_found_by
         KT(a_shard_keeps_the_content_the_standing_root_names),
         KT(content_must_have_the_hash_it_claims), KT(values_out_of_range_are_refused),
         KT(broken_roots_are_refused), KT(broken_configmaps_are_refused),
-        KT(big_documents_are_compressed_and_a_cut_one_is_refused),
-        KT(random_documents_never_crash), KT(images_share_what_did_not_change),
-        KT(twenty_thousand_partitions_fit_and_are_quick))
+        KT(big_documents_are_compressed_and_a_cut_one_is_refused), KT(random_documents_never_crash),
+        KT(images_share_what_did_not_change), KT(twenty_thousand_partitions_fit_and_are_quick))

@@ -1,0 +1,110 @@
+/* Incarnations: the first one, and another after each fence or condemnation (design.md, 4).
+ *
+ * A lost incarnation is final: everything it held is closed without a seal, its files are not
+ * touched again, and after a back-off (1-30 s) a new one is registered, once every data loop is alive. */
+#include "cluster/kl_int.h"
+
+#include "base/kc_clock.h"
+#include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "base/kc_str.h"
+
+struct reg_job {
+    struct rt_work work;
+    struct rt_msg msg;
+    struct kl_cluster *k;
+    struct ks_engine *engine;
+    struct rt_loop *loop;
+    struct kc_uuid incarnation;
+    int rc;
+    struct kc_err err;
+};
+
+static void run_register(struct rt_work *w)
+{
+    struct reg_job *j = KC_CONTAINER_OF(w, struct reg_job, work);
+    j->rc = ks_register(j->engine, &j->incarnation, &j->err);
+    rt_post(j->loop, &j->msg);
+}
+
+static void back_off(struct kl_reg *r, int64_t now_ms)
+{
+    r->backoff_ms =
+        r->backoff_ms ? KC_MIN(r->backoff_ms * 2, (int64_t)KL_BACKOFF_MAX_MS) : KL_BACKOFF_MIN_MS;
+    r->retry_ms = now_ms + r->backoff_ms;
+}
+
+static void registered(struct kl_cluster *k, const struct kc_uuid *inc, int64_t now_ms)
+{
+    char id[KC_UUID_B64_LEN + 1];
+    kc_uuid_to_b64(inc, id);
+    kc_log(KC_INFO, "cluster", "event=registered broker=%d incarnation=%s", k->o.broker_id, id);
+    k->reg.state = KL_REG_DONE;
+    k->reg.incarnation = *inc;
+    k->reg.since_ms = now_ms;
+    k->incarnations++;
+    kl_plan_incarnation(k->plan, inc, now_ms);
+    kl_hb_redial(k->hb);
+}
+
+static void on_registered(struct rt_msg *msg)
+{
+    struct reg_job *j = KC_CONTAINER_OF(msg, struct reg_job, msg);
+    struct kl_cluster *k = j->k;
+    int64_t now = kc_mono_ms();
+    if (j->rc) {
+        struct kc_log_buf lb;
+        kc_log(KC_ERROR, "cluster", "event=register_failed error=%s",
+               kc_log_str(kc_str_of(j->err.msg[0] ? j->err.msg : kc_strerror(j->rc)), &lb));
+        back_off(&k->reg, now);
+        k->reg.state = KL_REG_WAITING;
+    } else if (!k->closed) {
+        registered(k, &j->incarnation, now);
+    }
+    kc_free(j);
+    kl_wake(k);
+}
+
+static void begin(struct kl_cluster *k)
+{
+    struct reg_job *j = kc_zalloc(sizeof(*j));
+    *j = (struct reg_job){.work.fn = run_register,
+                          .msg.fn = on_registered,
+                          .k = k,
+                          .engine = k->o.engine,
+                          .loop = k->loop,
+                          .incarnation = kc_uuid_random()};
+    k->reg.state = KL_REG_WORKING;
+    rt_pool_post(k->volume, &j->work);
+}
+
+void kl_reg_lost(struct kl_cluster *k, const char *why)
+{
+    if (k->reg.state != KL_REG_DONE) {
+        return;
+    }
+    int64_t now = kc_mono_ms();
+    kc_log(KC_ERROR, "cluster", "event=incarnation_lost broker=%d led=%d reason=\"%s\"",
+           k->o.broker_id, kl_plan_led(k->plan), why);
+    if (now - k->reg.since_ms > KL_STABLE_MS) {
+        k->reg.backoff_ms = 0;
+    }
+    back_off(&k->reg, now);
+    k->reg.state = KL_REG_DROPPING;
+    kl_plan_set_mode(k->plan, KL_DROP, now);
+    kl_wake(k);
+}
+
+void kl_reg_step(struct kl_cluster *k, int64_t now_ms)
+{
+    char why[64];
+    if (k->reg.state == KL_REG_DROPPING && kl_plan_active(k->plan) == 0) {
+        k->reg.state = KL_REG_WAITING;
+    }
+    /* The first registration does not wait for the data loops: it writes one file, no loop's. */
+    bool first = k->incarnations == 0;
+    if (k->reg.state == KL_REG_WAITING && now_ms >= k->reg.retry_ms && !k->drain.on &&
+        (first || kl_main_alive(k, now_ms, why, sizeof(why)))) {
+        begin(k);
+    }
+}

@@ -1,0 +1,185 @@
+#include "cluster/kl_view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_mem.h"
+#include "hb/hb_convert.h"
+
+void kl_view_fini(struct kl_view *v)
+{
+    ki_image_unref(v->document);
+    ki_image_unref(v->merged);
+    *v = (struct kl_view){.n_pushed = 0};
+}
+
+/* An image with the shards of `of` and everything else of `proto`. */
+static struct ki_image *with(const struct ki_image *proto, const struct ki_image *of)
+{
+    struct ki_shard *shards[KP_SHARDS];
+    for (int32_t i = 0; i < KP_SHARDS; i++) {
+        shards[i] = ki_shard_ref(of->shards[i]);
+    }
+    return ki_image_build(proto, shards);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return ((const struct kp_row *)a)->id - ((const struct kp_row *)b)->id;
+}
+
+static void merge(struct kl_view *v)
+{
+    ki_image_unref(v->merged);
+    v->merged = NULL;
+    if (!v->document) {
+        return;
+    }
+    struct kp_row *rows =
+        v->n_pushed
+            ? kc_try_zalloc((size_t)v->document->n_rows + (size_t)v->n_pushed, sizeof(*rows))
+            : NULL;
+    if (!rows) { /* nothing pushed; or no memory: the document alone is true, only older */
+        v->merged = ki_image_ref(v->document);
+        return;
+    }
+    int32_t n = v->document->n_rows;
+    memcpy(rows, v->document->rows, (size_t)n * sizeof(*rows));
+    for (int32_t i = 0; i < v->n_pushed; i++) {
+        const struct kl_pushed *p = &v->pushed[i];
+        int32_t at = 0;
+        while (at < n && rows[at].id != p->broker) {
+            at++;
+        }
+        if (!p->gone && (at < n || n < KP_BROKERS_MAX)) {
+            rows[at] = p->row;
+            n = KC_MAX(n, at + 1);
+        } else if (p->gone && at < n) {
+            rows[at] = rows[--n];
+        }
+    }
+    qsort(rows, (size_t)n, sizeof(*rows), by_id);
+    struct ki_image proto = *v->document;
+    proto.rows = rows;
+    proto.n_rows = n;
+    v->merged = with(&proto, v->document);
+    kc_free(rows);
+    if (!v->merged) {
+        v->merged = ki_image_ref(v->document);
+    }
+}
+
+static void expire_pushed(struct kl_view *v)
+{
+    const struct kp_order *now = &v->document->order;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < v->n_pushed; i++) {
+        const struct kl_pushed *p = &v->pushed[i];
+        if (strcmp(p->order.uid, now->uid) == 0 && kp_order_cmp(now, &p->order) < 0) {
+            v->pushed[kept++] = *p;
+        }
+    }
+    v->n_pushed = kept;
+}
+
+bool kl_view_document(struct kl_view *v, struct ki_image *im, bool fresh)
+{
+    if (v->document) {
+        const struct kp_order *old = &v->document->order, *new = &im->order;
+        bool same_uid = strcmp(old->uid, new->uid) == 0;
+        if (new->uid[0] == '\0' || (same_uid && kp_order_cmp(new, old) <= 0)) {
+            bool confirms = fresh && !v->fresh && same_uid && kp_order_cmp(new, old) == 0;
+            v->fresh |= confirms;
+            ki_image_unref(im);
+            return confirms;
+        }
+    }
+    ki_image_unref(v->document);
+    v->document = im;
+    v->fresh = fresh;
+    v->answered = false;
+    expire_pushed(v);
+    merge(v);
+    return true;
+}
+
+bool kl_view_current_term(const struct kl_view *v, uint64_t term)
+{
+    return term >= v->term;
+}
+
+bool kl_view_answer(struct kl_view *v, const struct kp_order *order)
+{
+    v->term = KC_MAX(v->term, order->term);
+    if (!v->document || v->answered || order->uid[0] == '\0' ||
+        kp_order_cmp(&v->document->order, order) != 0) {
+        return false;
+    }
+    if (v->document->order.uid[0] == '\0') { /* a mounted copy does not know its uid */
+        struct ki_image proto = *v->document;
+        memcpy(proto.order.uid, order->uid, sizeof(proto.order.uid));
+        struct ki_image *named = with(&proto, v->document);
+        if (!named) {
+            return false;
+        }
+        ki_image_unref(v->document);
+        v->document = named;
+        merge(v);
+    }
+    v->answered = strcmp(v->document->order.uid, order->uid) == 0;
+    return v->answered;
+}
+
+static struct kl_pushed *pushed_of(struct kl_view *v, int32_t broker)
+{
+    for (int32_t i = 0; i < v->n_pushed; i++) {
+        if (v->pushed[i].broker == broker) {
+            return &v->pushed[i];
+        }
+    }
+    return v->n_pushed < KP_BROKERS_MAX ? &v->pushed[v->n_pushed++] : NULL;
+}
+
+/* What row r makes of what we see now; false: nothing new. */
+static bool push_row(struct kl_view *v, const Kaas__Heartbeat__Row *r, const struct kp_order *order)
+{
+    const struct kp_row *seen = v->merged ? ki_row(v->merged, r->id) : NULL;
+    struct kp_row row = {.id = r->id}, before = {.id = -1};
+    if (seen) {
+        row = before = *seen;
+    }
+    if (hb_row_apply(r, &row, NULL) || memcmp(&row, &before, sizeof(row)) == 0) {
+        return false;
+    }
+    struct kl_pushed *p = pushed_of(v, r->id);
+    if (p) {
+        *p = (struct kl_pushed){.broker = r->id, .order = *order, .row = row};
+    }
+    return p != NULL;
+}
+
+bool kl_view_push(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
+                  const struct kp_order *order)
+{
+    bool changed = false;
+    for (size_t i = 0; i < a->n_rows; i++) {
+        changed |= push_row(v, a->rows[i], order);
+    }
+    for (size_t i = 0; i < a->n_gone; i++) {
+        struct kl_pushed *p =
+            v->merged && ki_row(v->merged, a->gone[i]) ? pushed_of(v, a->gone[i]) : NULL;
+        if (p) {
+            *p = (struct kl_pushed){.broker = a->gone[i], .gone = true, .order = *order};
+            changed = true;
+        }
+    }
+    if (changed) {
+        merge(v);
+    }
+    return changed && v->document;
+}
+
+bool kl_view_confirmed(const struct kl_view *v)
+{
+    return v->document && (v->fresh || v->answered);
+}

@@ -168,7 +168,7 @@ def clusters_print_the_columns_of_the_design(k):
     k.status("kaascluster", "demo", {
         "desired": 3, "serving": 2, "fencedBrokers": "demo-1", "drainingBrokers": "", "partitions": 48, "offlinePartitions": 0,
         "version": "0.1.0", "replicas": 3, "selector": "kaas.dev/cluster=demo", "observedGeneration": 1,
-        "bootstrap": [{"name": "internal", "address": "demo-bootstrap.ns.svc:9092"}],
+        "bootstrap": [{"listener": "internal", "address": "demo-bootstrap.ns.svc:9092"}],
         "brokers": [{"id": 1, "host": "demo-1", "state": "Fenced", "health": "Dead", "ready": False,
                      "lastSeen": "2026-01-02T03:04:05Z", "partitions": 0, "slots": 0, "incarnation": "x", "version": "0.1.0",
                      "reason": "lost"}],
@@ -208,8 +208,8 @@ def brokers_print_like_nodes(k):
     k.apply({"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasBroker", "metadata": {"name": "demo-1", "namespace": NS},
              "spec": {"cluster": "demo", "id": 1}})
     k.status("kaasbroker", "demo-1", {"state": "Fenced", "health": "Dead", "reason": "lost", "partitions": 0, "slots": 0,
-                                      "version": "0.1.0", "lastSeen": "2026-01-02T03:04:05Z", "host": "demo-1", "node": "n1",
-                                      "ready": False, "incarnation": "x", "podUID": "u", "rack": "r"})
+                                      "version": "0.1.0", "lastSeen": "2026-01-02T03:04:05Z", "host": "demo-1", "id": 1,
+                                      "ready": False, "incarnation": "x"})
     head, row = k.ok("get", "kaasbrokers").splitlines()
     check(head.split() == "NAME STATE HEALTH REASON PARTITIONS SLOTS VERSION AGE".split(), head)
     check(row.split()[:7] == ["demo-1", "Fenced", "Dead", "lost", "0", "0", "0.1.0"], row)

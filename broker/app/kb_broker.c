@@ -38,7 +38,10 @@ static int64_t stalled(void *ctx, int64_t now_mono_ms)
 
 bool kb_serving(struct kb_broker *b)
 {
-    return atomic_load(&b->accepting) && b->self && kb_self_serving(b->self);
+    if (!atomic_load(&b->accepting)) {
+        return false;
+    }
+    return b->config->self_led ? kb_self_serving(b->self) : kl_serving(b->cluster.control);
 }
 
 static bool is_serving(void *ctx)
@@ -74,11 +77,19 @@ static bool main_alive(void *ctx, int64_t now_mono_ms)
 
 /* ---- the end ---- */
 
+static void stop_control(struct kb_broker *b)
+{
+    if (b->cluster.control) {
+        kl_stop(b->cluster.control);
+    }
+    rt_loop_stop(&b->control);
+}
+
 static void on_linger(uv_timer_t *t)
 {
     struct kb_broker *b = t->data;
     if (atomic_load(&b->app.metrics.under_way) == 0 || kc_mono_ms() >= b->linger_until_ms) {
-        rt_loop_stop(&b->control);
+        stop_control(b);
     }
 }
 
@@ -86,7 +97,7 @@ static void on_linger(uv_timer_t *t)
 static void end(struct kb_broker *b, int exit_code)
 {
     if (atomic_load(&b->phase) == KB_ENDING) {
-        rt_loop_stop(&b->control);
+        stop_control(b);
         return;
     }
     atomic_store(&b->phase, KB_ENDING);
@@ -109,13 +120,17 @@ static void on_terminate(uv_signal_t *s, int signum)
     struct kb_broker *b = s->data;
     int phase = atomic_load(&b->phase);
     kc_log(KC_INFO, "broker", "event=signal signal=%d", signum);
-    if (phase >= KB_DRAINING || !b->self) {
+    if (phase >= KB_DRAINING || (!b->self && !b->cluster.control)) {
         end(b, phase >= KB_DRAINING ? 1 : 0); /* asked twice, or nothing to hand over yet */
         return;
     }
     atomic_store(&b->phase, KB_DRAINING);
     atomic_store(&b->app.draining, true);
-    kb_self_drain(b->self, on_drained, b);
+    if (b->self) {
+        kb_self_drain(b->self, on_drained, b);
+    } else {
+        kl_drain(b->cluster.control);
+    }
 }
 
 #if !defined(NDEBUG) || defined(KAAS_TEST_HOOKS)
@@ -137,6 +152,8 @@ static void on_fenced(void *ctx, const char *why)
     struct kb_broker *b = ctx;
     if (b->self) {
         kb_self_fenced(b->self, why);
+    } else if (b->cluster.control) {
+        kl_fenced(b->cluster.control, why);
     }
 }
 
@@ -144,7 +161,11 @@ static void on_fenced(void *ctx, const char *why)
 static void on_log_stopped(void *ctx, const struct kc_uuid *topic_id, int32_t partition)
 {
     struct kb_broker *b = ctx;
-    kb_self_stopped(b->self, topic_id, partition);
+    if (b->self) {
+        kb_self_stopped(b->self, topic_id, partition);
+    } else {
+        kl_log_stopped(b->cluster.control, topic_id, partition);
+    }
 }
 
 static void on_first_image(void *ctx)
@@ -172,6 +193,17 @@ static void start_self(struct kb_broker *b)
     b->app.admin = kb_self_admin_port(b->self);
 }
 
+static void start_cluster(struct kb_broker *b)
+{
+    b->cluster = (struct kb_cluster){.first_image = on_first_image, .drained = on_drained, .ctx = b};
+    struct kc_err err;
+    if (kb_cluster_start(&b->cluster, &b->app, b->config, b->advertised, KB_VERSION, &b->control,
+                         &err)) {
+        kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", err.msg);
+        end(b, 1);
+    }
+}
+
 static void on_booted(struct rt_msg *msg)
 {
     struct kb_broker *b = KC_CONTAINER_OF(msg, struct kb_broker, boot_msg);
@@ -187,7 +219,11 @@ static void on_booted(struct rt_msg *msg)
     kc_log(KC_INFO, "broker", "event=volume_open dir=%s cluster_id=%s", b->config->data_dir,
            b->app.cluster_id);
     kg_groups_set_engine(b->app.groups, b->app.engine);
-    start_self(b);
+    if (b->config->self_led) {
+        start_self(b);
+    } else {
+        start_cluster(b);
+    }
 }
 
 /* [pool] The volume may be slow or hang: signals and health are served meanwhile. */
@@ -203,6 +239,8 @@ static void boot_work(struct rt_work *w)
     b->boot_rc = ks_engine_open(&o, b->app.cluster_id, &b->app.engine, &b->boot_err);
     if (!b->boot_rc) {
         atomic_store(&b->engine, b->app.engine);
+    }
+    if (!b->boot_rc && b->config->self_led) {
         b->boot_rc = kb_self_prepare(b->app.engine, &b->boot, &b->boot_err);
     }
     b->boot_msg.fn = on_booted;
@@ -339,6 +377,7 @@ static void stop(struct kb_broker *b)
     kn_server_free(b->app.net);
     kg_groups_free(b->app.groups);
     kb_self_free(b->self);
+    kl_free(b->cluster.control);
     kb_set_image(&b->app, NULL);
     kd_free(b->app.data);
     kb_config_free(b->config);

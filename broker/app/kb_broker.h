@@ -7,6 +7,7 @@
 #ifndef KB_BROKER_H
 #define KB_BROKER_H
 
+#include "app/kb_cluster.h"
 #include "app/kb_config.h"
 #include "app/kb_self.h"
 #include "handlers/kb_context.h"
@@ -26,7 +27,8 @@ struct kb_broker {
     struct kh_source source;
     struct kh_health *health;
     struct rt_pool *pool;
-    struct kb_self *self;
+    struct kb_self *self;      /* self-led, or */
+    struct kb_cluster cluster; /* of a cluster: cluster.control is set */
     struct kb_self_boot boot;
     struct kc_err boot_err;
     int boot_rc;

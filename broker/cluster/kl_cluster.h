@@ -71,6 +71,8 @@ void kl_drain(struct kl_cluster *k);
 
 /* A ks_fenced_fn for the engine: this incarnation is fenced, a new one is registered. */
 void kl_fenced(struct kl_cluster *k, const char *why);
+/* An open partition's log gave up by itself: it is closed and opened again. [any] */
+void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition);
 
 /* ---- what others may know [any] ---- */
 

@@ -275,6 +275,29 @@ void kl_fenced(struct kl_cluster *k, const char *why)
     kl_reg_lost(k, why);
 }
 
+struct stopped {
+    struct rt_msg msg;
+    struct kl_cluster *k;
+    struct kc_uuid topic_id;
+    int32_t partition;
+};
+
+static void on_stopped(struct rt_msg *msg)
+{
+    struct stopped *s = KC_CONTAINER_OF(msg, struct stopped, msg);
+    kl_plan_stopped(s->k->plan, &s->topic_id, s->partition);
+    kl_wake(s->k);
+    kc_free(s);
+}
+
+void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition)
+{
+    struct stopped *s = kc_alloc(sizeof(*s));
+    *s = (struct stopped){.msg.fn = on_stopped, .k = k, .topic_id = *topic_id,
+                          .partition = partition};
+    rt_post(k->loop, &s->msg);
+}
+
 void kl_set_active_groups(struct kl_cluster *k, int32_t n)
 {
     atomic_store(&k->a_groups, n);

@@ -1,0 +1,77 @@
+#include "app/kb_cluster.h"
+
+#include <stdio.h>
+
+#include "handlers/kb_kafka_config.h"
+
+/* R29: the pod's grace less 5 s for seals and exit, at most 25 s. */
+static int64_t drain_ms(const struct kb_config *config)
+{
+    int64_t grace = (int64_t)config->termination_grace_s * 1000 - 5000;
+    return KC_MIN(KC_MAX(grace, (int64_t)0), (int64_t)25000);
+}
+
+static void on_image(void *ctx, struct ki_image *im)
+{
+    struct kb_cluster *c = ctx;
+    kb_set_image(c->app, ki_image_ref(im));
+    if (!c->imaged) {
+        c->imaged = true;
+        c->first_image(c->ctx);
+    }
+}
+
+static void on_log_config(void *ctx, const struct ki_image *im, const struct ki_topic *topic,
+                          struct ks_log_config *ret)
+{
+    struct kb_cluster *c = ctx;
+    kb_log_config(c->app, im, topic, ret);
+}
+
+static void on_drained(void *ctx)
+{
+    struct kb_cluster *c = ctx;
+    c->drained(c->ctx);
+}
+
+int kb_cluster_start(struct kb_cluster *c, struct kb_app *app, const struct kb_config *config,
+                     const struct kp_listener *listeners, const char *version,
+                     struct rt_loop *control, struct kc_err *err)
+{
+    char name[sizeof(config->cluster_namespace) + sizeof(config->cluster_name) + 1];
+    snprintf(name, sizeof(name), "%s/%s", config->cluster_namespace, config->cluster_name);
+    c->app = app;
+    struct kl_opts o = {.cluster = name,
+                        .broker_id = config->id,
+                        .pod_name = config->pod_name,
+                        .pod_uid = config->pod_uid,
+                        .rack = config->rack,
+                        .version = version,
+                        .n_listeners = config->n_listeners,
+                        .listeners = listeners,
+                        .volume_cluster_id = app->cluster_id,
+                        .operator_host = config->operator_host,
+                        .operator_port = config->operator_port,
+                        .token_file = config->token_file,
+                        .interval_ms = config->heartbeat_interval_ms,
+                        .timeout_ms = config->heartbeat_timeout_ms,
+                        .source = config->image_source == KB_IMAGE_KUBERNETES
+                                      ? KL_SOURCE_KUBERNETES
+                                      : KL_SOURCE_DIRECTORY,
+                        .image_ns = config->cluster_namespace,
+                        .image_name = config->image_name,
+                        .image_dir = config->image_directory,
+                        .image_mount = config->image_mount,
+                        .drain_ms = drain_ms(config),
+                        .engine = app->engine,
+                        .data = app->data,
+                        .on_image = on_image,
+                        .log_config = on_log_config,
+                        .on_drained = on_drained,
+                        .ctx = c};
+    int rc = kl_start(&o, control, &c->control, err);
+    if (rc == 0) {
+        app->admin = kl_admin_port(c->control);
+    }
+    return rc;
+}

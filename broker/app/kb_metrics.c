@@ -5,6 +5,7 @@
 
 #include "app/kb_broker.h"
 #include "base/kc_clock.h"
+#include "groups/kg_groups.h"
 #include "handlers/kb_api.h"
 
 #define COUNTER "counter"
@@ -67,11 +68,32 @@ static void write_loops(struct kb_broker *b, struct kh_out *o)
     }
 }
 
+static void write_groups(struct kb_broker *b, struct kh_out *o)
+{
+    const struct kg_groups *groups = atomic_load(&b->app.groups);
+    if (!groups) {
+        return;
+    }
+    struct kg_metrics sample, *g = &sample;
+    kg_groups_metrics(groups, g);
+    kh_metric(o, GAUGE, "kaas_groups", "Consumer groups this broker coordinates, by state.");
+    for (int state = KG_EMPTY; state < KG_DEAD; state++) {
+        kh_printf(o, "kaas_groups{state=\"%s\"} %" PRId64 "\n", kg_state_name(state),
+                  g->groups[state]);
+    }
+#define M(kind, name, help, value)                                                                 \
+    kh_metric(o, #kind, name, help);                                                               \
+    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+#include "groups/kg_metrics.def"
+#undef M
+}
+
 void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
 {
     kh_metric(out, GAUGE, "kaas_build_info", "The version of this broker; always 1.");
     kh_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION, b->app.self_id);
     write_table(b, out);
+    write_groups(b, out);
     write_apis(b, out);
     write_loops(b, out);
 }

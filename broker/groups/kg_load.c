@@ -71,7 +71,8 @@ static void finish(struct kg_load *l)
         kg_group_resume(&e->group, &s);
         kgi_perform(e, &s); /* lets go of it if the log ended up saying nothing of it */
     }
-    kc_log(l->stats.unreadable || l->stats.batches_skipped ? KC_WARN : KC_INFO, "groups",
+    bool odd = l->stats.unreadable || l->stats.batches_skipped;
+    kc_log(odd ? KC_WARN : l->stats.records ? KC_INFO : KC_DEBUG, "groups",
            "event=slot_loaded slot=%d groups=%zu records=%lld unreadable=%lld batches_skipped=%lld "
            "ms=%lld",
            slot->index, slot->entries.len, (long long)l->stats.records,

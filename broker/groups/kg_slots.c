@@ -96,7 +96,7 @@ void kg_slot_closing(struct kg_shard *sh, int32_t slot)
     s->retry_ms = INT64_MAX;
     size_t groups = s->entries.len;
     kgi_slot_clear(s, KAFKA_NOT_COORDINATOR);
-    kc_log(KC_INFO, "groups", "event=slot_closed slot=%d groups=%zu", slot, groups);
+    kc_log(groups ? KC_INFO : KC_DEBUG, "groups", "event=slot_closed slot=%d groups=%zu", slot, groups);
 }
 
 static void retry_loads(struct kg_shard *sh, int64_t now_ms)

@@ -30,7 +30,7 @@ struct kb_app {
     char cluster_id[KC_UUID_B64_LEN + 1];
     struct kd_data *data;
     struct ks_engine *engine;
-    struct kg_groups *groups; /* NULL until the coordinator is wired */
+    struct kg_groups *_Atomic groups; /* NULL until the volume is open */
     struct kn_server *net;
     struct kb_admin_port admin;
     struct kb_metrics metrics;

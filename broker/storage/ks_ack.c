@@ -107,7 +107,7 @@ static void ack_append(struct ks_entry *entry)
     }
     struct ks_append_result r = {
         .error = entry->error,
-        .base_offset = entry->error                  ? -1
+        .base_offset = entry->error                 ? -1
                        : entry->duplicate_base >= 0 ? entry->duplicate_base
                                                     : entry->base,
         .append_time_ms = entry->error ? -1 : entry->append_time_ms,

@@ -33,7 +33,7 @@ static int16_t refused(const struct ks_log *log, const struct ks_append_args *ar
 }
 
 struct checked {
-    int64_t records;        /* offsets the append takes */
+    int64_t records; /* offsets the append takes */
     int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
     uint32_t batches;
     struct ks_batch last; /* the last one judged, and the verdict on it */
@@ -87,7 +87,8 @@ static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct
     KC_ASSERT(rc == 0); /* check() made room */
 }
 
-static void place(struct ks_log *log, uint8_t *p, struct checked *c, const struct ks_append_args *args)
+static void place(struct ks_log *log, uint8_t *p, struct checked *c,
+                  const struct ks_append_args *args)
 {
     if (c->batches == 1) {
         place_one(log, p, &c->last, c->verdict, log->end, args->now_wall_ms);

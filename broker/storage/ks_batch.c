@@ -4,7 +4,14 @@
 #include "storage/ks_bytes.h"
 #include "storage/ks_wire.h"
 
-enum { OFF_LENGTH = 8, OFF_EPOCH = 12, OFF_MAGIC = 16, OFF_CRC = 17, OFF_ATTRS = 21, OFF_MAX_TS = 35 };
+enum {
+    OFF_LENGTH = 8,
+    OFF_EPOCH = 12,
+    OFF_MAGIC = 16,
+    OFF_CRC = 17,
+    OFF_ATTRS = 21,
+    OFF_MAX_TS = 35
+};
 
 bool ks_batch_parse(const uint8_t *p, struct ks_batch *ret)
 {
@@ -67,10 +74,8 @@ static bool varint(const uint8_t **p, const uint8_t *end, int64_t *ret)
 
 void ks_records_begin(struct ks_record_iter *it, const uint8_t *p, const struct ks_batch *b)
 {
-    *it = (struct ks_record_iter){.p = p + KS_BATCH_HEADER,
-                                  .end = p + b->size,
-                                  .base_ts = b->base_ts,
-                                  .left = b->count};
+    *it = (struct ks_record_iter){
+        .p = p + KS_BATCH_HEADER, .end = p + b->size, .base_ts = b->base_ts, .left = b->count};
 }
 
 int ks_records_next(struct ks_record_iter *it, struct ks_record *ret)
@@ -172,7 +177,8 @@ static struct ks_verdict judge_records(const uint8_t *p, const struct ks_batch *
         return (struct ks_verdict){.stamp = true, .max_ts = now};
     }
     if (b->attrs & KS_ATTR_APPEND_TIME) {
-        return bad(KS_K_INVALID_TIMESTAMP, "a producer must not set the timestamp type to LogAppendTime");
+        return bad(KS_K_INVALID_TIMESTAMP,
+                   "a producer must not set the timestamp type to LogAppendTime");
     }
     if (outside) {
         return bad(KS_K_INVALID_TIMESTAMP, "timestamp of a record is out of range");
@@ -217,7 +223,8 @@ struct ks_verdict ks_batch_judge(const uint8_t *p, size_t len, const struct ks_r
     if ((b.attrs & KS_ATTR_CONTROL) && rules->from_client) {
         return bad(KS_K_INVALID_RECORD, "clients must not write control batches");
     }
-    if (b.producer_id >= 0 && !(b.attrs & KS_ATTR_CONTROL) && (b.first_seq < 0 || b.producer_epoch < 0)) {
+    if (b.producer_id >= 0 && !(b.attrs & KS_ATTR_CONTROL) &&
+        (b.first_seq < 0 || b.producer_epoch < 0)) {
         return bad(KS_K_INVALID_RECORD, "a producer id needs a sequence number and an epoch");
     }
     struct ks_verdict v = judge_records(p, &b, rules, now_wall_ms);

@@ -106,3 +106,44 @@ int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *er
     b->st.start = KC_MAX(b->st.start, c->log_start);
     return 0;
 }
+
+int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
+                  const struct ks_chain *c, const struct ks_epoch *e, bool sync, struct ks_rec *ret,
+                  struct kc_err *err)
+{
+    uint32_t end;
+    int64_t next = e->base;
+    for (uint32_t i = ks_chain_files(c, e, &end); i < end; i++) {
+        const struct ks_chain_file *f = &c->files[i];
+        char path[KS_PATH_MAX];
+        ks_path_file(path, topic, partition, f->id);
+        int fd = ks_fs_open(fs, path, KS_READ);
+        if (fd < 0) {
+            return kc_fail(err, fd == -ENOENT ? KC_E_CORRUPT : fd, "%s: %s", path, kc_strerror(fd));
+        }
+        ks_fs_forget(fs, fd);
+        struct ks_scan s = {
+            .fd = fd,
+            .epoch = e->epoch,
+            .limit = f->end >= 0 ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
+            .end = f->end >= 0 ? f->end : INT64_MAX,
+            .crc = true,
+            .next = next,
+        };
+        int rc = ks_scan(fs, &s, NULL, NULL);
+        rc = !rc && sync && s.pos > 0 ? ks_fs_datasync(fs, fd) : rc;
+        ks_fs_close(fs, fd);
+        if (rc) {
+            return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+        }
+        next = s.next;
+        ret->seal.file = f->id;
+        ret->seal.end = next;
+        ret->seal.len = s.pos;
+        ret->seal.crc = s.last_crc;
+        if (f->end >= 0 && next < f->end) {
+            break; /* a rolled file that is shorter ends the epoch */
+        }
+    }
+    return 0;
+}

@@ -29,13 +29,13 @@ void ks_cache_drop(struct ks_log *log)
 
 static struct ks_chunk *newest(struct ks_log *log)
 {
-    return kc_list_empty(&log->chunks)
-               ? NULL
-               : KC_LIST_ENTRY(log->chunks.prev, struct ks_chunk, in_log);
+    return kc_list_empty(&log->chunks) ? NULL
+                                       : KC_LIST_ENTRY(log->chunks.prev, struct ks_chunk, in_log);
 }
 
 /* Takes the reference to buf. */
-static struct ks_chunk *chunk_new(struct ks_log *log, struct kc_buf *buf, uint8_t *start, size_t room)
+static struct ks_chunk *chunk_new(struct ks_log *log, struct kc_buf *buf, uint8_t *start,
+                                  size_t room)
 {
     struct ks_shard *s = log->shard;
     struct ks_chunk *c = buf ? kc_try_zalloc(1, sizeof(*c)) : NULL;

@@ -153,7 +153,8 @@ static bool seal_files(struct ks_chain *c, struct ks_epoch *e, const struct ks_r
         if (!ks_file_eq(c->files[i].id, r->seal.file)) {
             continue;
         }
-        if (c->files[i].base > r->seal.end || (c->files[i].end >= 0 && c->files[i].end < r->seal.end)) {
+        if (c->files[i].base > r->seal.end ||
+            (c->files[i].end >= 0 && c->files[i].end < r->seal.end)) {
             return false;
         }
         c->files[i].end = r->seal.end;

@@ -109,6 +109,42 @@ bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc)
     return false;
 }
 
+/* ---- work for later ---- */
+
+void ks_engine_defer(struct ks_engine *e, struct rt_work *work)
+{
+    pthread_mutex_lock(&e->p_lock);
+    bool gone = e->pools_gone;
+    if (!gone) {
+        rt_pool_post(e->read, work);
+    }
+    pthread_mutex_unlock(&e->p_lock);
+    if (gone) {
+        work->fn(work); /* only after ks_engine_close: nobody is served any more */
+    }
+}
+
+struct burial {
+    struct rt_work work;
+    struct ks_fs *fs;
+    int fd;
+};
+
+static void close_fd(struct rt_work *w)
+{
+    struct burial *b = KC_CONTAINER_OF(w, struct burial, work);
+    ks_fs_close(b->fs, b->fd);
+    kc_free(b);
+}
+
+static void bury(void *ctx, int fd)
+{
+    struct ks_engine *e = ctx;
+    struct burial *b = kc_alloc(sizeof(*b));
+    *b = (struct burial){.work.fn = close_fd, .fs = &e->fs, .fd = fd};
+    ks_engine_defer(e, &b->work);
+}
+
 /* ---- logs by partition ---- */
 
 struct ks_key ks_key_of(const struct kc_uuid *topic, int32_t partition)
@@ -182,8 +218,8 @@ static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct k
     if (rc == -ENOENT) {
         struct kc_uuid random = kc_uuid_random();
         kc_uuid_to_b64(&random, mine);
-        int len = snprintf(text, sizeof(text), "{\"clusterId\":\"%s\",\"format\":1}\n",
-                           *id ? id : mine);
+        int len =
+            snprintf(text, sizeof(text), "{\"clusterId\":\"%s\",\"format\":1}\n", *id ? id : mine);
         rc = ks_vol_publish(fs, "", "cluster.json", text, (size_t)len);
         if (rc && rc != KC_E_EXISTS) {
             return kc_fail(err, rc, "cluster.json: %s", kc_strerror(rc));
@@ -233,7 +269,8 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
 {
     e->scan = rt_pool_new("ks-scan", SCAN_THREADS);
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
-    e->sync = rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
+    e->sync =
+        rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
     int rc = ks_commit_start(e);
     if (rc) {
         return rc;
@@ -242,6 +279,7 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
     if (rc) {
         ks_commit_stop(e);
     }
+    e->pools_gone = rc != 0;
     return rc;
 }
 
@@ -253,12 +291,16 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     struct kc_err why = {0};
     atomic_init(&e->refs, 1);
     ks_fs_init(&e->fs, fs->ops, fs->ctx);
+    e->fs.bury = bury;
+    e->fs.bury_ctx = e;
     e->loop = opts->loop;
     e->on_fenced = opts->on_fenced;
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->p_lock, NULL);
+    e->pools_gone = true; /* until they are there */
     pthread_cond_init(&e->log_gone, NULL);
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
@@ -302,6 +344,7 @@ void ks_engine_unref(struct ks_engine *e)
     ks_inc_unref(e->inc);
     pthread_cond_destroy(&e->log_gone);
     pthread_mutex_destroy(&e->lock);
+    pthread_mutex_destroy(&e->p_lock);
     ks_fs_fini(&e->fs);
     kc_free(e);
 }
@@ -316,6 +359,9 @@ void ks_engine_close(struct ks_engine *e)
     rt_pool_free(e->scan); /* takeovers and recoveries end; what they push is still committed */
     ks_commit_stop(e);
     rt_pool_free(e->sync);
+    pthread_mutex_lock(&e->p_lock);
+    e->pools_gone = true;
+    pthread_mutex_unlock(&e->p_lock);
     rt_pool_free(e->read);
     ks_engine_unref(e);
 }

@@ -75,6 +75,15 @@ int ks_fs_close(struct ks_fs *fs, int fd)
     WATCHED(fs, int, fs->ops->close(fs->ctx, fd));
 }
 
+void ks_fs_close_later(struct ks_fs *fs, int fd)
+{
+    if (fs->bury) {
+        fs->bury(fs->bury_ctx, fd);
+    } else {
+        ks_fs_close(fs, fd);
+    }
+}
+
 int ks_fs_pwritev(struct ks_fs *fs, int fd, struct iovec *iov, int n, uint64_t pos)
 {
     while (n > 0) {

@@ -26,7 +26,7 @@ struct ks_stat {
 enum ks_open_mode {
     KS_READ,
     KS_CREATE, /* read and write; the name must not exist */
-    KS_HANDLE  /* O_PATH: for forced attribute reads only; takes no open state on a server */
+    KS_HANDLE /* O_PATH: for forced attribute reads only; takes no open state on a server */
 };
 
 /* Returns false to stop the listing. */
@@ -61,6 +61,10 @@ struct ks_fs {
     const struct ks_fs_ops *ops;
     void *ctx;
     _Atomic int64_t busy[KS_FS_SLOTS]; /* start of each operation under way; 0 = free slot */
+    /* Closes a file elsewhere: closing can block (NFS flushes there), and the last holder of a file
+     * may be a data loop. NULL: ks_fs_close_later closes at once. */
+    void (*bury)(void *ctx, int fd);
+    void *bury_ctx;
 };
 
 /* The real one, rooted at dir, which must exist. */
@@ -72,6 +76,7 @@ int64_t ks_fs_oldest_ms(struct ks_fs *fs, int64_t now_mono_ms);
 
 int ks_fs_open(struct ks_fs *fs, const char *path, enum ks_open_mode mode);
 int ks_fs_close(struct ks_fs *fs, int fd);
+void ks_fs_close_later(struct ks_fs *fs, int fd); /* never blocks where a loop may be the caller */
 /* All bytes or an error: short writes and EINTR are continued at their own position. iov is
  * consumed. */
 int ks_fs_pwritev(struct ks_fs *fs, int fd, struct iovec *iov, int n, uint64_t pos);

@@ -11,15 +11,14 @@
 #include "storage/ks_fs.h"
 
 struct posix {
-    int root;   /* directory descriptor of the volume */
+    int root; /* directory descriptor of the volume */
     char *path; /* of the root: truncate(2) has no *at form */
 };
 
 static int posix_open(void *ctx, const char *path, enum ks_open_mode mode)
 {
-    static const int flags[] = {[KS_READ] = O_RDONLY,
-                                [KS_CREATE] = O_RDWR | O_CREAT | O_EXCL,
-                                [KS_HANDLE] = O_PATH};
+    static const int flags[] = {
+        [KS_READ] = O_RDONLY, [KS_CREATE] = O_RDWR | O_CREAT | O_EXCL, [KS_HANDLE] = O_PATH};
     struct posix *p = ctx;
     int fd;
     do {

@@ -44,22 +44,23 @@ enum ks_entry_kind {
     KS_E_CLOSE,
     KS_E_TRIM,
     KS_E_RECOVERED, /* a recovery ended: success or not */
-    KS_E_RETRY      /* time for another recovery */
+    KS_E_RETRY /* time for another recovery */
 };
 
 struct ks_entry {
-    struct ks_entry *next;  /* commit queue, then the log's, then the tick's */
+    struct ks_entry *next; /* commit queue, then the log's, then the tick's */
     struct ks_entry *onext; /* the log's appends under way, in order (owner) */
-    struct ks_log *log;     /* referenced */
+    struct ks_log *log; /* referenced */
     enum ks_entry_kind kind;
     int32_t epoch; /* the log's when it was queued */
     /* KS_E_APPEND */
-    struct kc_slice data; /* placed batches, referenced; len 0: a duplicate waits for its original */
+    struct kc_slice
+        data; /* placed batches, referenced; len 0: a duplicate waits for its original */
     int64_t base, end;
     int64_t append_time_ms;
     int64_t duplicate_base; /* -1 = none */
-    ks_append_done done;    /* NULL: answered already */
-    bool abandoned;         /* the owner failed it and forgot it */
+    ks_append_done done; /* NULL: answered already */
+    bool abandoned; /* the owner failed it and forgot it */
     void *ctx;
     /* results, written by the task */
     int16_t error;
@@ -91,7 +92,7 @@ struct ks_shard {
     struct ks_shard *next;
     struct rt_loop *loop;
     struct kc_list chunks; /* struct ks_chunk.in_shard */
-    struct kc_list logs;   /* struct ks_log.in_shard */
+    struct kc_list logs; /* struct ks_log.in_shard */
     int64_t bytes;
 };
 
@@ -132,16 +133,16 @@ struct ks_log {
     struct kc_list in_shard;
     enum ks_log_state state;
     _Atomic bool leaving; /* sealed or closed: its last entry is on the way */
-    bool closed;  /* ks_log_close or ks_log_seal was called: no callback may come any more */
-    bool gone;    /* stopped for good, the watcher knows */
+    bool closed; /* ks_log_close or ks_log_seal was called: no callback may come any more */
+    bool gone; /* stopped for good, the watcher knows */
     bool trimming; /* a TRIM is under way */
     int32_t epoch;
     struct ks_log_config cfg;
     struct ks_state st; /* st.end = what is acked = high watermark */
-    int64_t end;        /* appended */
+    int64_t end; /* appended */
     struct ks_entry *pend_head, *pend_tail;
     struct kc_list chunks; /* struct ks_chunk.in_log, oldest first */
-    struct kc_list reads;  /* struct ks_read_req.in_log: under way */
+    struct kc_list reads; /* struct ks_read_req.in_log: under way */
     struct ks_cursor cursors[KS_CURSORS];
     uint32_t next_cursor;
     ks_watch_fn watch;
@@ -149,18 +150,18 @@ struct ks_log {
 
     /* lower half: the task */
     struct ks_entry *c_head, *c_tail; /* commit thread: queued */
-    struct ks_log *c_next;            /* commit thread: logs of the tick */
+    struct ks_log *c_next; /* commit thread: logs of the tick */
     bool c_listed;
-    bool c_failed;      /* no more writes under c_epoch */
-    bool c_recovering;  /* the scan pool has the lower half */
-    int16_t c_error;    /* when failed: what appends get */
+    bool c_failed; /* no more writes under c_epoch */
+    bool c_recovering; /* the scan pool has the lower half */
+    int16_t c_error; /* when failed: what appends get */
     int32_t c_epoch;
     uint64_t c_next_k;
     struct ks_file *c_file;
-    uint64_t c_pos;   /* where the next byte goes */
+    uint64_t c_pos; /* where the next byte goes */
     uint64_t c_acked; /* acked length of c_file */
-    int64_t c_end;    /* acked end offset */
-    uint32_t c_crc;   /* CRC field of the last acked batch of c_file, 0 if none */
+    int64_t c_end; /* acked end offset */
+    uint32_t c_crc; /* CRC field of the last acked batch of c_file, 0 if none */
     /* issued in the running tick, become the acked ones when its check is done */
     int64_t c_new_end;
     uint32_t c_new_crc;
@@ -194,13 +195,13 @@ struct ks_orphan {
 
 enum {
     KS_QUEUE_BYTES_MAX = 256 * 1024 * 1024,
-    KS_WATCH_MS = 700,  /* between forced checks: readers need one that is at most 1 s old */
-    KS_RETRY_MS = 1000  /* between attempts to recover a log */
+    KS_WATCH_MS = 700, /* between forced checks: readers need one that is at most 1 s old */
+    KS_RETRY_MS = 1000 /* between attempts to recover a log */
 };
 
 struct ks_engine {
     _Atomic uint32_t refs; /* the opener's and one a log */
-    _Atomic bool closing;  /* no new work for the pools */
+    _Atomic bool closing; /* no new work for the pools */
     struct ks_fs fs;
     struct rt_loop *loop;
     ks_fenced_fn on_fenced;
@@ -212,10 +213,13 @@ struct ks_engine {
     pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
     pthread_cond_t log_gone;
     struct ks_inc *inc;
-    struct kc_map logs;    /* partition key -> struct ks_log: from opening to the last commit */
+    struct kc_map logs; /* partition key -> struct ks_log: from opening to the last commit */
     struct kc_map orphans; /* partition key -> struct ks_orphan */
     struct ks_shard *shards;
     int32_t n_shards;
+
+    pthread_mutex_t p_lock; /* guards pools_gone */
+    bool pools_gone;
 
     pthread_t commit_thread;
     pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
@@ -230,7 +234,7 @@ struct ks_engine {
 
     _Atomic size_t queued_bytes;
     _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
-    _Atomic int64_t n_logs;    /* in the map */
+    _Atomic int64_t n_logs; /* in the map */
     _Atomic int32_t n_retries; /* logs with c_retry_at_ms set */
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
@@ -251,6 +255,8 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
 /* Checks the claim file; latches and reports when it is fenced. True: not fenced. Blocking. */
 bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc);
 void ks_engine_unref(struct ks_engine *e);
+/* Runs blocking leftovers on a pool; at once when the pools are gone. Any thread. */
+void ks_engine_defer(struct ks_engine *e, struct rt_work *work);
 /* Keeps the acked end of the log's epoch, for the seal that a later claim of ours appends. */
 void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
 /* The log leaves the map: its partition may be opened again. */
@@ -273,7 +279,8 @@ void ks_entry_free(struct ks_entry *entry);
 
 /* ks_ack.c: results on the owner loops. Takes the list. */
 void ks_ack_post(struct ks_entry *list);
-void ks_log_stop(struct ks_log *log); /* for good: fails what waits, tells the watcher; owner loop */
+void ks_log_stop(
+    struct ks_log *log); /* for good: fails what waits, tells the watcher; owner loop */
 void ks_log_post_stop(struct ks_log *log); /* any thread */
 void ks_fail_appends(struct ks_log *log, int16_t error); /* owner loop */
 
@@ -309,12 +316,12 @@ struct ks_takeover {
     ks_condemned_fn condemned;
     void *condemned_ctx;
     const _Atomic bool *cancelled;
-    uint64_t known_k;      /* chain names below it exist */
+    uint64_t known_k; /* chain names below it exist */
     struct ks_chain chain; /* carried from the warm-up */
     struct ks_build build;
     struct ks_file *file; /* our first data file, made before the claim */
-    bool file_named;      /* a record names it, or may do so */
-    int32_t epoch;        /* ours, once claimed */
+    bool file_named; /* a record names it, or may do so */
+    int32_t epoch; /* ours, once claimed */
     int32_t blocker_broker;
     struct kc_uuid blocker;
 };

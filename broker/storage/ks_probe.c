@@ -113,7 +113,8 @@ static int probe_attributes(struct ks_fs *fs, const char *prefix, struct kc_err 
     return rc < 0 && rc > -1000 ? kc_fail(err, rc, "attributes: %s", kc_strerror(rc)) : rc;
 }
 
-static int probe_sync(struct ks_fs *fs, const char *prefix, struct ks_probe *ret, struct kc_err *err)
+static int probe_sync(struct ks_fs *fs, const char *prefix, struct ks_probe *ret,
+                      struct kc_err *err)
 {
     char name[KS_PATH_MAX];
     uint8_t text[TEXT];

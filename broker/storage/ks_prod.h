@@ -12,7 +12,7 @@
 
 enum {
     KS_PROD_WINDOW = 5,
-    KS_PROD_SLOTS = 1 << 17,                          /* largest table */
+    KS_PROD_SLOTS = 1 << 17, /* largest table */
     KS_PROD_MAX = KS_PROD_SLOTS - KS_PROD_SLOTS / 4 /* most producer ids a log remembers */
 };
 /* producer.id.expiration.ms of Kafka. */
@@ -27,7 +27,7 @@ struct ks_prod_entry {
     int64_t last_ts;
     int64_t txn_first; /* -1 = no open transaction */
     int16_t epoch;
-    uint8_t n;                                   /* batches remembered */
+    uint8_t n; /* batches remembered */
     struct ks_prod_batch batches[KS_PROD_WINDOW]; /* oldest first */
 };
 

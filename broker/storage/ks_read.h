@@ -14,13 +14,13 @@ struct ks_read_req {
     struct ks_log *log;
     struct ks_file *file;
     struct ks_mark from; /* where to start walking */
-    int64_t seg_end;     /* readable part of the file */
+    int64_t seg_end; /* readable part of the file */
     uint64_t seg_len;
     int32_t epoch;
-    bool cancelled;                                       /* owner: answered already */
-    void (*run)(struct ks_read_req *r);                   /* pool */
-    void (*finish)(struct ks_read_req *r);                /* owner */
-    void (*fail)(struct ks_read_req *r, int16_t error);   /* owner; instead of finish */
+    bool cancelled; /* owner: answered already */
+    void (*run)(struct ks_read_req *r); /* pool */
+    void (*finish)(struct ks_read_req *r); /* owner */
+    void (*fail)(struct ks_read_req *r, int16_t error); /* owner; instead of finish */
     void *ctx;
     /* reads */
     struct ks_read_args args;
@@ -29,9 +29,9 @@ struct ks_read_req {
     uint64_t next_pos;
     /* lookups */
     ks_lookup_done lookup_done;
-    int64_t ts;     /* the asked timestamp, or KS_TS_MAX */
+    int64_t ts; /* the asked timestamp, or KS_TS_MAX */
     int64_t max_ts; /* of the segment */
-    int64_t floor;  /* log start offset */
+    int64_t floor; /* log start offset */
     int16_t error;
     int64_t found_offset, found_ts;
 };

@@ -12,9 +12,9 @@
 enum ks_rec_type { KS_CLAIM = 1, KS_ROLL, KS_SEAL, KS_COMPACT, KS_TRIM };
 
 enum {
-    KS_REC_MAX = 16384,     /* bytes of a record */
+    KS_REC_MAX = 16384, /* bytes of a record */
     KS_REC_FILES_MAX = 500, /* files a COMPACT or TRIM record names */
-    KS_FILE_NAME_LEN = 24   /* "<inc8>-<seq>.log" and its terminator */
+    KS_FILE_NAME_LEN = 24 /* "<inc8>-<seq>.log" and its terminator */
 };
 
 /* A data file by name: first 8 hex digits of its writer's incarnation, and a counter. */
@@ -37,27 +37,27 @@ struct ks_rec {
         } claim;
         struct {
             struct ks_file_id file; /* the next one */
-            int64_t base;           /* end of the previous one, which is synced and acked whole */
-            uint64_t prev_len;      /* its length */
-            uint32_t prev_crc;      /* CRC field of its last batch */
+            int64_t base; /* end of the previous one, which is synced and acked whole */
+            uint64_t prev_len; /* its length */
+            uint32_t prev_crc; /* CRC field of its last batch */
         } roll;
         /* Lengths of the files before the last one stand in their ROLL records. */
         struct {
-            int64_t end;            /* end offset of the epoch */
+            int64_t end; /* end offset of the epoch */
             struct ks_file_id file; /* where it ends */
-            uint64_t len;           /* sealed length of that file */
-            uint32_t crc;           /* CRC field of its last batch; 0 if it is empty */
+            uint64_t len; /* sealed length of that file */
+            uint32_t crc; /* CRC field of its last batch; 0 if it is empty */
         } seal;
         struct {
             int64_t start; /* first offset kept; for COMPACT: first offset replaced */
-            int64_t end;   /* COMPACT: end of the range replaced */
+            int64_t end; /* COMPACT: end of the range replaced */
             uint16_t n_old, n_new;
             struct ks_file_id *old; /* dropped; owned by the record */
             struct ks_new_file {
                 struct ks_file_id file;
                 int64_t base;
                 uint64_t len;
-            } *new_files; /* COMPACT: what replaces them */
+            } * new_files; /* COMPACT: what replaces them */
         } drop;
     };
 };
@@ -78,12 +78,12 @@ static inline bool ks_file_eq(struct ks_file_id a, struct ks_file_id b)
 
 struct ks_chain_file {
     struct ks_file_id id;
-    int64_t base;    /* first offset; -1 = not known yet (older epochs unsealed) */
-    int64_t end;     /* -1 = open: the scan decides */
-    uint64_t len;    /* meaningful when end >= 0 */
-    uint32_t crc;    /* of the last batch, 0 = unknown or empty */
+    int64_t base; /* first offset; -1 = not known yet (older epochs unsealed) */
+    int64_t end; /* -1 = open: the scan decides */
+    uint64_t len; /* meaningful when end >= 0 */
+    uint32_t crc; /* of the last batch, 0 = unknown or empty */
     int32_t epoch;
-    bool dropped;    /* by TRIM or COMPACT */
+    bool dropped; /* by TRIM or COMPACT */
 };
 
 struct ks_epoch {
@@ -94,8 +94,8 @@ struct ks_epoch {
     uint64_t claim_k;
     bool sealed;
     bool never_opened; /* another CLAIM came before every older epoch was sealed (M12) */
-    int64_t base;      /* -1 = older epochs are unsealed */
-    int64_t end;       /* when sealed */
+    int64_t base; /* -1 = older epochs are unsealed */
+    int64_t end; /* when sealed */
     uint32_t first_file; /* index in files; its last file is the one before the next epoch's */
 };
 

@@ -20,7 +20,8 @@ struct window {
 static const uint8_t *at(struct window *w, uint64_t pos, size_t want, size_t *ret_n, int *rc)
 {
     *ret_n = 0;
-    if (pos >= w->pos && pos < w->pos + w->len && w->pos + w->len - pos >= KC_MIN(want, (size_t)WINDOW)) {
+    if (pos >= w->pos && pos < w->pos + w->len &&
+        w->pos + w->len - pos >= KC_MIN(want, (size_t)WINDOW)) {
         *ret_n = (size_t)(w->pos + w->len - pos);
         return w->buf + (pos - w->pos);
     }

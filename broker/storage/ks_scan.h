@@ -12,10 +12,10 @@ typedef int (*ks_scan_fn)(void *arg, const struct ks_batch *b, uint64_t pos);
 
 struct ks_scan {
     int fd;
-    int32_t epoch;  /* every batch must carry it (I9) */
+    int32_t epoch; /* every batch must carry it (I9) */
     uint64_t limit; /* bytes that count; UINT64_MAX = up to the end of the file */
-    int64_t end;    /* offset to stop at; INT64_MAX = none */
-    bool crc;       /* verify checksums */
+    int64_t end; /* offset to stop at; INT64_MAX = none */
+    bool crc; /* verify checksums */
     /* in: where to start; out: behind the last valid batch */
     uint64_t pos;
     int64_t next;

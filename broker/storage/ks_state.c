@@ -30,7 +30,7 @@ void ks_file_unref(struct ks_file *f)
     if (f && atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1) {
         int fd = atomic_load(&f->fd);
         if (fd >= 0) {
-            ks_fs_close(f->fs, fd);
+            ks_fs_close_later(f->fs, fd);
         }
         kc_free(f);
     }

@@ -26,8 +26,8 @@ struct ks_file {
 struct ks_file *ks_file_new(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
                             struct ks_file_id id, int fd); /* NULL: no memory */
 struct ks_file *ks_file_ref(struct ks_file *f);
-void ks_file_unref(struct ks_file *f); /* NULL allowed; closes with the last one */
-int ks_file_fd(struct ks_file *f);     /* [blocking] opens it for reading if need be; or -errno */
+void ks_file_unref(struct ks_file *f); /* NULL allowed; the last one has it closed, elsewhere */
+int ks_file_fd(struct ks_file *f); /* [blocking] opens it for reading if need be; or -errno */
 void ks_file_drop_fd(struct ks_file *f); /* only while nobody else uses it */
 
 /* "Batches from offset on start at pos; everything before has timestamps <= max_ts." */
@@ -45,9 +45,9 @@ struct ks_seg {
     int32_t epoch;
     uint32_t n_marks, marks_room;
     struct ks_mark *marks;
-    uint64_t gap;         /* bytes between marks; doubles when they run out */
-    int64_t max_ts;       /* -1 = none */
-    int64_t max_ts_base;  /* base offset of the first batch that has it */
+    uint64_t gap; /* bytes between marks; doubles when they run out */
+    int64_t max_ts; /* -1 = none */
+    int64_t max_ts_base; /* base offset of the first batch that has it */
     int64_t damaged_from; /* first offset that cannot be read any more; INT64_MAX = sound */
 };
 
@@ -80,6 +80,14 @@ struct ks_mark ks_seg_find(const struct ks_seg *s, int64_t offset);
 /* Where a search for the first timestamp >= ts may start. */
 struct ks_mark ks_seg_find_ts(const struct ks_seg *s, int64_t ts);
 
+/* ---- scanning an epoch that is not sealed ---- */
+
+/* Fills ret->seal with where the longest valid prefix of the epoch's files ends. sync: makes what is
+ * about to be sealed durable, for its writer may not have got there. Base and files are the chain's. */
+int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
+                  const struct ks_chain *c, const struct ks_epoch *e, bool sync, struct ks_rec *ret,
+                  struct kc_err *err);
+
 /* ---- building ---- */
 
 struct ks_build {
@@ -88,9 +96,9 @@ struct ks_build {
     int32_t partition;
     int64_t now_wall_ms;
     struct ks_state st;
-    uint32_t file;         /* next file of the chain to read */
+    uint32_t file; /* next file of the chain to read */
     uint64_t zombie_bytes; /* found beyond seals */
-    uint32_t damaged;      /* files under a seal that do not verify */
+    uint32_t damaged; /* files under a seal that do not verify */
     const _Atomic bool *cancelled;
 };
 

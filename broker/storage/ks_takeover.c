@@ -13,7 +13,6 @@
 
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
-#include "storage/ks_scan.h"
 
 enum { RACES_MAX = 16 };
 
@@ -24,16 +23,35 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log)
     ks_build_init(&t->build, &log->e->fs, &log->topic, log->partition);
 }
 
+struct leftover {
+    struct rt_work work;
+    struct ks_file *file;
+    struct ks_engine *e;
+};
+
+static void remove_leftover(struct rt_work *w)
+{
+    struct leftover *l = KC_CONTAINER_OF(w, struct leftover, work);
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &l->file->topic, l->file->partition, l->file->id);
+    ks_fs_unlink(&l->e->fs, path);
+    ks_file_unref(l->file);
+    kc_free(l);
+}
+
 void ks_takeover_fini(struct ks_takeover *t)
 {
     ks_chain_fini(&t->chain);
     ks_build_fini(&t->build);
-    if (t->file && !t->file_named) { /* no record names it */
-        char path[KS_PATH_MAX];
-        ks_path_file(path, &t->log->topic, t->log->partition, t->file->id);
-        ks_fs_unlink(&t->log->e->fs, path);
+    if (t->file && !t->file_named) { /* no record names it: ours to remove, but not on a loop */
+        struct leftover *l = kc_zalloc(sizeof(*l));
+        l->work.fn = remove_leftover;
+        l->file = t->file;
+        l->e = t->log->e;
+        ks_engine_defer(t->log->e, &l->work);
+    } else {
+        ks_file_unref(t->file);
     }
-    ks_file_unref(t->file);
     t->file = NULL;
 }
 
@@ -155,44 +173,8 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
 static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
                       struct kc_err *err)
 {
-    struct ks_log *log = t->log;
-    struct ks_fs *fs = &log->e->fs;
-    uint32_t end;
-    int64_t next = e->base;
-    for (uint32_t i = ks_chain_files(&t->chain, e, &end); i < end; i++) {
-        const struct ks_chain_file *f = &t->chain.files[i];
-        char path[KS_PATH_MAX];
-        ks_path_file(path, &log->topic, log->partition, f->id);
-        int fd = ks_fs_open(fs, path, KS_READ);
-        if (fd < 0) {
-            return kc_fail(err, fd == -ENOENT ? KC_E_CORRUPT : fd, "%s: %s", path, kc_strerror(fd));
-        }
-        ks_fs_forget(fs, fd);
-        struct ks_scan s = {
-            .fd = fd,
-            .epoch = e->epoch,
-            .limit = f->end >= 0 ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
-            .end = f->end >= 0 ? f->end : INT64_MAX,
-            .crc = true,
-            .next = next,
-        };
-        int rc = ks_scan(fs, &s, NULL, NULL);
-        /* What is about to be sealed must be durable, and its writer may not have got there. */
-        rc = !rc && s.pos > 0 ? ks_fs_datasync(fs, fd) : rc;
-        ks_fs_close(fs, fd);
-        if (rc) {
-            return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
-        }
-        next = s.next;
-        ret->seal.file = f->id;
-        ret->seal.end = next;
-        ret->seal.len = s.pos;
-        ret->seal.crc = s.last_crc;
-        if (f->end >= 0 && next < f->end) {
-            break; /* a rolled file that is shorter ends the epoch */
-        }
-    }
-    return 0;
+    return ks_epoch_scan(&t->log->e->fs, &t->log->topic, t->log->partition, &t->chain, e, true, ret,
+                         err);
 }
 
 static bool orphan_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret)

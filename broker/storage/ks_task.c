@@ -199,7 +199,7 @@ static void run_appends(struct ks_task *t)
         take_run(t, UINT64_MAX);
     }
     for (struct ks_entry *e = t->taken; e; e = e->next) {
-        e->error = log->c_failed                ? log->c_error
+        e->error = log->c_failed              ? log->c_error
                    : e->epoch != log->c_epoch ? KS_K_STORAGE_ERROR
                                               : KS_K_NONE;
     }
@@ -245,7 +245,9 @@ static int trim(struct ks_log *log, const struct ks_trim *tr)
         .type = KS_TRIM,
         .k = log->c_next_k,
         .epoch = log->c_epoch,
-        .drop = {.start = tr->start, .n_old = tr->n, .old = (struct ks_file_id *)(uintptr_t)tr->files},
+        .drop = {.start = tr->start,
+                 .n_old = tr->n,
+                 .old = (struct ks_file_id *)(uintptr_t)tr->files},
     };
     int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
     rc = rc ? rc : sync_partition(log);

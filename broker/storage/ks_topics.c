@@ -117,9 +117,9 @@ static char *meta_text(const struct ks_topic_meta *meta, struct kc_err *err)
     }
     char id[KC_UUID_B64_LEN + 1];
     kc_uuid_to_b64(&meta->id, id);
-    json_t *doc = json_pack("{s:i, s:s, s:s, s:i, s:b, s:o}", "format", 1, "id", id, "name",
-                            meta->name, "partitions", meta->partitions, "internal", meta->internal,
-                            "configs", configs);
+    json_t *doc =
+        json_pack("{s:i, s:s, s:s, s:i, s:b, s:o}", "format", 1, "id", id, "name", meta->name,
+                  "partitions", meta->partitions, "internal", meta->internal, "configs", configs);
     char *text = doc ? kc_json_canonical(doc) : NULL;
     json_decref(doc);
     if (!text) {

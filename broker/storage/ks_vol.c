@@ -22,7 +22,8 @@ void ks_path_part(char out[KS_PATH_MAX], const struct kc_uuid *topic, int32_t pa
 {
     char id[KC_UUID_B64_LEN + 1];
     kc_uuid_to_b64(topic, id);
-    snprintf(out, KS_PATH_MAX, "topics/%s/%d%s%s", id, partition, leaf ? "/" : "", leaf ? leaf : "");
+    snprintf(out, KS_PATH_MAX, "topics/%s/%d%s%s", id, partition, leaf ? "/" : "",
+             leaf ? leaf : "");
 }
 
 void ks_path_file(char out[KS_PATH_MAX], const struct kc_uuid *topic, int32_t partition,
@@ -87,7 +88,8 @@ static int link_checked(struct ks_fs *fs, int fd, const char *tmp, const char *p
     return rc;
 }
 
-int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data, size_t len)
+int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
+                   size_t len)
 {
     char tmp[KS_PATH_MAX], path[KS_PATH_MAX];
     uint64_t random;
@@ -214,8 +216,8 @@ static int load_one(struct ks_fs *fs, const struct kc_uuid *topic, int32_t parti
     return rc;
 }
 
-int ks_chain_load(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition, uint64_t known_k,
-                  struct ks_chain *c, struct kc_err *err)
+int ks_chain_load(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
+                  uint64_t known_k, struct ks_chain *c, struct kc_err *err)
 {
     char dir[KS_PATH_MAX];
     struct listing l = {0};

@@ -39,7 +39,8 @@ static void on_fenced(void *ctx, const char *why)
 {
     struct st_broker *b = ctx;
     (void)why;
-    b->fenced++;
+    b->n_fenced++;
+    b->fenced = true;
 }
 
 void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
@@ -241,7 +242,8 @@ static void on_append(void *ctx, const struct ks_append_result *r)
     a->r = *r;
 }
 
-void st_append_start(struct ks_log *log, struct kc_slice b, enum ks_origin origin, struct st_append *a)
+void st_append_start(struct ks_log *log, struct kc_slice b, enum ks_origin origin,
+                     struct st_append *a)
 {
     *a = (struct st_append){0};
     struct ks_append_args args = {.batches = b,
@@ -275,7 +277,8 @@ static void on_read(void *ctx, const struct ks_read_result *r)
     s->r = *r;
 }
 
-struct st_read st_read(struct st_broker *b, struct ks_log *log, int64_t offset, int64_t limit, int32_t max)
+struct st_read st_read(struct st_broker *b, struct ks_log *log, int64_t offset, int64_t limit,
+                       int32_t max)
 {
     struct st_read s = {.first = -1, .last = -1};
     struct ks_read_args args = {

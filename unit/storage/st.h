@@ -22,7 +22,8 @@ struct st_broker {
     struct ks_engine *e;
     struct kc_uuid inc;
     int32_t id;
-    int fenced; /* calls of on_fenced */
+    int n_fenced; /* calls of on_fenced */
+    volatile bool fenced;
 };
 void st_broker_start(struct st_broker *b, const struct st_vol *v, int32_t id);
 /* Over a file system of the test's; takes fs. */
@@ -55,13 +56,13 @@ void st_close(struct st_broker *b, struct ks_log *log); /* and waits until it le
 /* ---- batches ---- */
 
 struct st_batch {
-    int32_t count;         /* records; 0 = 1 */
-    int64_t pid;           /* 0 = none */
+    int32_t count; /* records; 0 = 1 */
+    int64_t pid; /* 0 = none */
     int16_t epoch;
     int32_t seq;
-    int64_t ts;            /* of the first record; others follow by 1 ms */
+    int64_t ts; /* of the first record; others follow by 1 ms */
     uint16_t attrs;
-    size_t value_len;      /* 0 = 10 */
+    size_t value_len; /* 0 = 10 */
 };
 /* A batch v2 as a client sends it, in a slab with one reference. */
 struct kc_slice st_make(const struct st_batch *s);
@@ -72,7 +73,8 @@ struct st_append {
     struct ks_append_result r;
 };
 /* Queues; done is set when the answer comes. Frees the slice. */
-void st_append_start(struct ks_log *log, struct kc_slice b, enum ks_origin origin, struct st_append *a);
+void st_append_start(struct ks_log *log, struct kc_slice b, enum ks_origin origin,
+                     struct st_append *a);
 struct ks_append_result st_append(struct st_broker *b, struct ks_log *log, struct kc_slice batch);
 /* Appends a batch of n records; returns its base offset, or -error. */
 int64_t st_put(struct st_broker *b, struct ks_log *log, int32_t n);
@@ -85,7 +87,8 @@ struct st_read {
     int32_t batches;
 };
 /* Reads and checks that batches are whole and contiguous. References are dropped. */
-struct st_read st_read(struct st_broker *b, struct ks_log *log, int64_t offset, int64_t limit, int32_t max);
+struct st_read st_read(struct st_broker *b, struct ks_log *log, int64_t offset, int64_t limit,
+                       int32_t max);
 /* Reads the whole log up to its high watermark from the start; returns the number of records. */
 int64_t st_count(struct st_broker *b, struct ks_log *log);
 
@@ -98,6 +101,33 @@ struct st_seal {
     int32_t epoch;
 };
 void st_seal(struct st_broker *b, struct ks_log *log, struct st_seal *s);
+
+/* ---- faults ---- */
+
+enum st_op {
+    ST_OPEN,
+    ST_PWRITE,
+    ST_PREAD,
+    ST_DATASYNC,
+    ST_SYNCDIR,
+    ST_LINK,
+    ST_UNLINK,
+    ST_RENAME,
+    ST_MKDIR,
+    ST_EXTEND,
+    ST_STAT,
+    ST_LIST
+};
+/* before: 0 = let it happen, else the error to return instead. after: the result to return. Called
+ * from any thread; path is the second one of a link. */
+struct st_hooks {
+    int (*before)(void *ctx, enum st_op op, const char *path);
+    int (*after)(void *ctx, enum st_op op, const char *path, int rc);
+    void *ctx;
+};
+/* A file system over the volume that asks the hooks (which may be changed while it is quiet). */
+void st_fault_fs(struct ks_fs *fs, const struct st_vol *v, const struct st_hooks *hooks);
+bool st_ends_with(const char *s, const char *end);
 
 /* ---- the volume's files ---- */
 

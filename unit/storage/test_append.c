@@ -1,0 +1,317 @@
+/* What the log answers to produced batches: the measured answers of Kafka's broker. */
+#include "st.h"
+
+#include "base/kc_clock.h"
+#include "base/kc_mem.h"
+#include "storage/ks_bytes.h"
+
+static struct st_vol vol;
+static struct st_broker b1;
+static struct kc_uuid topic;
+
+static void begin(void)
+{
+    st_vol_make(&vol);
+    st_broker_start(&b1, &vol, 1);
+    topic = kc_uuid_random();
+}
+
+static void end(void)
+{
+    st_broker_stop(&b1);
+    st_vol_remove(&vol);
+}
+
+static struct kc_slice plain(void)
+{
+    return st_make(&(struct st_batch){.count = 3});
+}
+
+static struct kc_slice cut(struct kc_slice s, size_t by)
+{
+    s.len -= by;
+    return s;
+}
+
+static struct kc_slice keep(struct kc_slice s, size_t len)
+{
+    s.len = len;
+    return s;
+}
+
+/* Changes one field of a good batch. */
+static struct kc_slice set(size_t at, uint32_t v, size_t width, bool crc)
+{
+    struct kc_slice s = plain();
+    switch (width) {
+    case 1:
+        s.buf->data[at] = (uint8_t)v;
+        break;
+    case 2:
+        ks_put16(s.buf->data + at, (uint16_t)v);
+        break;
+    default:
+        ks_put32(s.buf->data + at, v);
+    }
+    if (crc) {
+        st_fix_crc(s);
+    }
+    return s;
+}
+
+static struct kc_slice twice(void)
+{
+    struct kc_slice a = plain();
+    struct kc_buf *buf = kc_buf_new(a.len * 2);
+    memcpy(buf->data, a.ptr, a.len);
+    memcpy(buf->data + a.len, a.ptr, a.len);
+    struct kc_slice s = {.buf = buf, .ptr = buf->data, .len = a.len * 2};
+    kc_buf_unref(a.buf);
+    return s;
+}
+
+static void malformed_batches_are_refused_as_kafka_does(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct {
+        const char *what;
+        struct kc_slice batch;
+        int16_t error;
+    } t[] = {
+        {"checksum", set(70, 0xff, 1, false), 2},
+        {"magic 1", set(16, 1, 1, false), 87},
+        {"magic 3", set(16, 3, 1, false), 87},
+        {"two batches", twice(), 87},
+        {"empty", keep(plain(), 0), 87},
+        {"truncated", cut(plain(), 1), 87},
+        {"header only", keep(plain(), 20), 87},
+        {"count", set(57, 2, 4, true), 87},
+        {"count 0", set(57, 0, 4, true), 87},
+        {"last offset delta", set(23, 9, 4, true), 87},
+        {"control bit", set(21, 0x20, 2, true), 87},
+        {"base offset", set(4, 5, 4, false), 87},
+        {"length beyond", set(8, 4000, 4, false), 87},
+        {"length negative", set(8, 0xffffff00, 4, false), 87},
+        {"codec 5", set(21, 5, 2, true), 87},
+        {"gzip that is none", set(21, 1, 2, true), 87},
+        {"zstd that is none", set(21, 4, 2, true), 87},
+        {"record length", set(61, 0x7f, 1, true), 87},
+        {"log append time by a client", set(21, 8, 2, true), 32},
+        {"producer id without sequence", st_make(&(struct st_batch){.pid = 9, .seq = -1}), 87},
+        {"too large", st_make(&(struct st_batch){.value_len = 1100000}), 10},
+        {"2 h in the future", st_make(&(struct st_batch){.ts = kc_wall_ms() + 7200000}), 32},
+    };
+    for (size_t i = 0; i < KC_ARRAY_LEN(t); i++) {
+        struct ks_append_result r = st_append(&b1, log, t[i].batch);
+        if (r.error != t[i].error) {
+            fprintf(stderr, "%s: got %d, want %d\n", t[i].what, r.error, t[i].error);
+        }
+        KT_EQ(r.error, t[i].error);
+        KT_EQ(r.base_offset, -1);
+    }
+    KT_EQ(ks_log_offsets(log).end, 0);
+    KT_EQ(st_put(&b1, log, 1), 0);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_wrong_max_timestamp_is_set_right(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct kc_slice s = st_make(&(struct st_batch){.count = 3, .ts = 5000});
+    ks_put64(s.buf->data + 35, 1);
+    st_fix_crc(s);
+    KT_EQ(st_append(&b1, log, s).error, 0);
+    KT_EQ(log->st.segs[0].max_ts, 5002);
+    KT_EQ(st_count(&b1, log), 3); /* the checksum was made anew */
+    st_close(&b1, log);
+    end();
+}
+
+static void log_append_time_stamps_the_batch(void)
+{
+    begin();
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    args.config.log_append_time = true;
+    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
+    ks_log_own(o.log, &b1.loop);
+    struct ks_append_result r = st_append(&b1, o.log, st_make(&(struct st_batch){.ts = 5000}));
+    KT_EQ(r.error, 0);
+    KT_TRUE(r.append_time_ms > 5000);
+    KT_EQ(o.log->st.segs[0].max_ts, r.append_time_ms);
+    KT_EQ(st_count(&b1, o.log), 1);
+    st_close(&b1, o.log);
+    end();
+}
+
+/* One step of a producer's life. */
+struct step {
+    int16_t epoch;
+    int32_t seq, count;
+    int16_t error;
+    int64_t base;
+};
+
+static void run_steps(struct ks_log *log, int64_t pid, const struct step *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct ks_append_result r =
+            st_append(&b1, log,
+                      st_make(&(struct st_batch){
+                          .pid = pid, .epoch = s[i].epoch, .seq = s[i].seq, .count = s[i].count}));
+        if (r.error != s[i].error || r.base_offset != s[i].base) {
+            fprintf(stderr, "step %zu: error %d, base %lld\n", i, r.error,
+                    (long long)r.base_offset);
+        }
+        KT_EQ(r.error, s[i].error);
+        KT_EQ(r.base_offset, s[i].base);
+    }
+}
+
+static void idempotent_producers_get_kafkas_answers(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    static const struct step steps[] = {
+        {0, 5, 1, 0, 0}, /* never seen: any first sequence */
+        {0, 6, 2, 0, 1}, /* */
+        {0, 8, 1, 0, 3}, /* */
+        {0, 9, 1, 0, 4}, /* */
+        {0, 10, 1, 0, 5}, /* five batches remembered */
+        {0, 5, 1, 0, 0}, /* repeat of the fifth last: original offset */
+        {0, 10, 1, 0, 5}, /* repeat of the last */
+        {0, 6, 1, 45, -1}, /* same first, other last sequence: no repeat */
+        {0, 11, 1, 0, 6}, /* pushes sequence 5 out */
+        {0, 5, 1, 45, -1}, /* repeat of the sixth last */
+        {0, 13, 1, 45, -1}, /* gap */
+        {1, 3, 1, 45, -1}, /* new epoch must start at 0 */
+        {1, 0, 1, 0, 7}, /* */
+        {0, 12, 1, 47, -1}, /* older epoch */
+        {1, 1, 1, 0, 8},
+    };
+    run_steps(log, 4711, steps, KC_ARRAY_LEN(steps));
+    st_close(&b1, log);
+    end();
+}
+
+static void sequences_wrap_to_zero(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    static const struct step steps[] = {
+        {0, INT32_MAX - 1, 1, 0, 0},
+        {0, INT32_MAX, 2, 0, 1}, /* INT32_MAX and 0 */
+        {0, 1, 1, 0, 3},
+        {0, INT32_MAX, 2, 0, 1},
+        {0, 0, 1, 45, -1},
+    };
+    run_steps(log, 1, steps, KC_ARRAY_LEN(steps));
+    st_close(&b1, log);
+    end();
+}
+
+static void a_repeat_is_not_acked_before_its_original(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct st_append a[2];
+    for (int i = 0; i < 2; i++) {
+        st_append_start(log, st_make(&(struct st_batch){.pid = 5, .seq = 0}), KS_FROM_CLIENT,
+                        &a[i]);
+    }
+    KT_FALSE(a[1].done);
+    st_until(&b1, &a[1].done);
+    KT_TRUE(a[0].done);
+    KT_EQ(a[0].r.base_offset, 0);
+    KT_EQ(a[1].r.base_offset, 0);
+    KT_EQ(ks_log_offsets(log).end, 1);
+    st_close(&b1, log);
+    end();
+}
+
+static void coordinators_write_several_batches_and_control_batches(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct st_append a;
+    st_append_start(log, twice(), KS_FROM_COORDINATOR, &a);
+    st_until(&b1, &a.done);
+    KT_EQ(a.r.error, 0);
+    KT_EQ(a.r.base_offset, 0);
+    KT_EQ(ks_log_offsets(log).high_watermark, 6);
+    st_append_start(log, set(21, 0x20, 2, true), KS_FROM_COORDINATOR, &a);
+    st_until(&b1, &a.done);
+    KT_EQ(a.r.error, 0);
+    KT_EQ(a.r.base_offset, 6);
+    KT_EQ(st_count(&b1, log), 9);
+    st_close(&b1, log);
+    end();
+}
+
+static void an_open_transaction_holds_the_last_stable_offset(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 2);
+    struct st_batch txn = {.pid = 8, .seq = 0, .count = 2, .attrs = KS_ATTR_TRANSACTIONAL};
+    KT_EQ(st_append(&b1, log, st_make(&txn)).error, 0);
+    st_put(&b1, log, 1);
+    KT_EQ(ks_log_offsets(log).high_watermark, 5);
+    KT_EQ(ks_log_offsets(log).last_stable, 2);
+    struct st_batch plain_seq = {.pid = 8, .seq = 2};
+    KT_EQ(st_append(&b1, log, st_make(&plain_seq)).error, 48);
+    struct st_append a;
+    struct st_batch marker = {
+        .pid = 8, .seq = -1, .attrs = KS_ATTR_TRANSACTIONAL | KS_ATTR_CONTROL};
+    st_append_start(log, st_make(&marker), KS_FROM_COORDINATOR, &a);
+    st_until(&b1, &a.done);
+    KT_EQ(a.r.error, 0);
+    KT_EQ(ks_log_offsets(log).last_stable, 6);
+    st_close(&b1, log);
+    end();
+}
+
+static void on_done(void *ctx, const struct ks_append_result *r)
+{
+    *(struct ks_append_result *)ctx = *r;
+}
+
+static void acks_0_does_not_wait_for_the_volume(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_append_result r = {.error = -1};
+    struct kc_slice s = plain();
+    struct ks_append_args args = {
+        .batches = s, .now_wall_ms = kc_wall_ms(), .acks = 0, .done = on_done, .ctx = &r};
+    ks_log_append(log, &args);
+    KT_EQ(r.error, 0);
+    KT_EQ(r.base_offset, 0);
+    kc_buf_unref(s.buf);
+    KT_EQ(st_put(&b1, log, 1), 3);
+    st_close(&b1, log);
+    end();
+}
+
+static void closing_fails_what_is_queued(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct st_append a;
+    st_append_start(log, plain(), KS_FROM_CLIENT, &a);
+    st_close(&b1, log);
+    KT_TRUE(a.done);
+    KT_EQ(a.r.error, 6);
+    end();
+}
+
+KT_MAIN("append", KT(malformed_batches_are_refused_as_kafka_does),
+        KT(a_wrong_max_timestamp_is_set_right), KT(log_append_time_stamps_the_batch),
+        KT(idempotent_producers_get_kafkas_answers), KT(sequences_wrap_to_zero),
+        KT(a_repeat_is_not_acked_before_its_original),
+        KT(coordinators_write_several_batches_and_control_batches),
+        KT(an_open_transaction_holds_the_last_stable_offset),
+        KT(acks_0_does_not_wait_for_the_volume), KT(closing_fails_what_is_queued))

@@ -1,0 +1,321 @@
+/* Errors of the volume: what is acked stays acked, what is not is refused, the log comes back. */
+#include "st.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/kc_mem.h"
+
+static struct st_vol vol;
+static struct st_broker b1;
+static struct kc_uuid topic;
+
+/* The fault of the running test: this operation on names that end so fails with this error. */
+static struct {
+    _Atomic int op, error, times, hits;
+    _Atomic bool after; /* the operation happens, its answer is lost */
+    char end[64];
+} fault;
+
+static bool meets(enum st_op op, const char *path, bool after)
+{
+    if (atomic_load(&fault.after) != after || atomic_load(&fault.op) != (int)op ||
+        atomic_load(&fault.times) == 0 || !st_ends_with(path, fault.end)) {
+        return false;
+    }
+    atomic_fetch_add(&fault.hits, 1);
+    if (atomic_load(&fault.times) > 0) {
+        atomic_fetch_sub(&fault.times, 1);
+    }
+    return true;
+}
+
+static int before(void *ctx, enum st_op op, const char *path)
+{
+    (void)ctx;
+    return meets(op, path, false) ? -atomic_load(&fault.error) : 0;
+}
+
+static int after(void *ctx, enum st_op op, const char *path, int rc)
+{
+    (void)ctx;
+    return meets(op, path, true) ? -atomic_load(&fault.error) : rc;
+}
+
+/* times < 0: until it is lifted. */
+static void inject(enum st_op op, const char *end, int error, int times, bool late)
+{
+    snprintf(fault.end, sizeof(fault.end), "%s", end);
+    fault.op = (int)op;
+    fault.error = error;
+    fault.after = late;
+    fault.hits = 0;
+    fault.times = times;
+}
+
+static void lift(void)
+{
+    fault.times = 0;
+}
+
+static void begin(void)
+{
+    static const struct st_hooks hooks = {.before = before, .after = after};
+    struct ks_fs fs;
+    st_vol_make(&vol);
+    lift();
+    st_fault_fs(&fs, &vol, &hooks);
+    st_broker_start_on(&b1, &fs, 1);
+    topic = kc_uuid_random();
+}
+
+static void end(void)
+{
+    lift();
+    st_broker_stop(&b1);
+    st_vol_remove(&vol);
+}
+
+/* Appends until one is acked: a recovery is under way. */
+static int64_t put_until_acked(struct ks_log *log)
+{
+    for (int i = 0; i < 100000; i++) {
+        int64_t r = st_put(&b1, log, 1);
+        if (r >= 0) {
+            return r;
+        }
+        KT_EQ(r, -56);
+        uv_run(&b1.loop.uv, UV_RUN_ONCE);
+    }
+    return -1;
+}
+
+static void after_an_error_the_log_goes_on_in_a_new_epoch(void)
+{
+    static const struct {
+        enum st_op op;
+        int error;
+    } t[] = {{ST_PWRITE, EIO}, {ST_DATASYNC, EIO}, {ST_DATASYNC, ENOSPC}, {ST_PWRITE, ENOSPC}};
+    for (size_t i = 0; i < KC_ARRAY_LEN(t); i++) {
+        begin();
+        struct ks_log *log = st_log(&b1, &topic, 0);
+        for (int n = 0; n < 5; n++) {
+            st_put(&b1, log, 2);
+        }
+        inject(t[i].op, ".log", t[i].error, 1, false);
+        KT_EQ(st_put(&b1, log, 3), -56);
+        KT_EQ(ks_log_offsets(log).high_watermark, 10);
+        KT_EQ(st_count(&b1, log), 10); /* reads go on */
+        KT_EQ(put_until_acked(log), 10); /* the refused records took no offsets */
+        KT_EQ(ks_log_epoch(log), 1);
+        KT_EQ(st_count(&b1, log), 11);
+        KT_EQ(b1.n_fenced, 0);
+        st_close(&b1, log);
+        log = st_log(&b1, &topic, 0);
+        KT_EQ(st_count(&b1, log), 11);
+        st_close(&b1, log);
+        end();
+    }
+}
+
+static void a_full_volume_refuses_and_resumes_by_itself(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 4);
+    inject(ST_DATASYNC, "", ENOSPC, -1, false);
+    KT_EQ(st_put(&b1, log, 1), -56);
+    while (atomic_load(&b1.e->n_retries) == 0) { /* a recovery has tried and failed */
+        KT_EQ(st_put(&b1, log, 1), -56);
+    }
+    KT_EQ(st_count(&b1, log), 4);
+    lift();
+    KT_EQ(put_until_acked(log), 4);
+    KT_EQ(st_count(&b1, log), 5);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_file_is_never_synced_again_after_an_error(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 1);
+    char name[KS_FILE_NAME_LEN];
+    ks_file_name(log->c_file->id, name);
+    inject(ST_DATASYNC, name, EIO, -1, false);
+    KT_EQ(st_put(&b1, log, 1), -56);
+    KT_EQ(put_until_acked(log), 1);
+    KT_EQ(fault.hits, 1);
+    st_close(&b1, log);
+    end();
+}
+
+static void sequences_of_refused_batches_may_be_sent_again(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct st_batch s = {.pid = 3, .seq = 0};
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 0);
+    inject(ST_DATASYNC, ".log", EIO, 1, false);
+    s.seq = 1;
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 56);
+    struct ks_append_result r = {.error = 56};
+    while (r.error == 56) {
+        r = st_append(&b1, log, st_make(&s));
+        uv_run(&b1.loop.uv, UV_RUN_NOWAIT);
+    }
+    KT_EQ(r.error, 0);
+    KT_EQ(r.base_offset, 1);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_check_that_cannot_be_made_counts_as_fenced(void)
+{
+    static const int errors[] = {EIO, ESTALE, EACCES};
+    for (size_t i = 0; i < KC_ARRAY_LEN(errors); i++) {
+        begin();
+        char name[KC_UUID_HEX_LEN + 1];
+        struct ks_log *log = st_log(&b1, &topic, 0);
+        st_put(&b1, log, 1);
+        kc_uuid_to_hex(&b1.inc, name);
+        inject(ST_STAT, name, errors[i], 1, false);
+        KT_EQ(st_put(&b1, log, 1), -6);
+        KT_EQ(st_put(&b1, log, 1), -6); /* for good, though the error is over */
+        st_until(&b1, &b1.fenced);
+        KT_EQ(b1.n_fenced, 1);
+        st_close(&b1, log);
+        end();
+    }
+}
+
+static void lost_replies_of_links_are_looked_into(void)
+{
+    /* The link was made, the answer says otherwise: EEXIST to a retry, or an error. */
+    static const int errors[] = {EEXIST, EIO};
+    for (size_t i = 0; i < KC_ARRAY_LEN(errors); i++) {
+        begin();
+        inject(ST_LINK, "ctl.0", errors[i], 1, true);
+        struct ks_log *log = st_log(&b1, &topic, 0);
+        KT_EQ(fault.hits, 1);
+        KT_EQ(ks_log_epoch(log), 0);
+        st_put(&b1, log, 1);
+        inject(ST_LINK, "ctl.1", errors[i], 1, true);
+        struct st_seal s;
+        st_seal(&b1, log, &s);
+        KT_EQ(fault.hits, 1);
+        KT_EQ(s.rc, 0);
+        KT_EQ(s.end, 1);
+        end();
+    }
+}
+
+static void a_failed_claim_leaves_nothing_and_may_be_tried_again(void)
+{
+    static const struct {
+        enum st_op op;
+        const char *end;
+    } t[] = {{ST_LINK, "ctl.0"}, {ST_OPEN, ".log"}, {ST_DATASYNC, ".log"},
+             {ST_SYNCDIR, "/0"}, {ST_LIST, "/0"},   {ST_MKDIR, "/0"}};
+    for (size_t i = 0; i < KC_ARRAY_LEN(t); i++) {
+        begin();
+        struct st_open o;
+        struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+        inject(t[i].op, t[i].end, EIO, 1, false);
+        KT_EQ(st_open_rc(&b1, &args, &o), -EIO);
+        KT_EQ(fault.hits, 1);
+        struct ks_log *log = st_log(&b1, &topic, 0);
+        KT_EQ(st_put(&b1, log, 1), 0);
+        st_close(&b1, log);
+        end();
+    }
+}
+
+static void a_fence_that_fails_stops_the_takeover(void)
+{
+    begin();
+    struct st_broker b2;
+    st_broker_start(&b2, &vol, 2);
+    struct ks_log *l2 = st_log(&b2, &topic, 0);
+    st_put(&b2, l2, 1);
+    char name[KC_UUID_HEX_LEN + 1];
+    kc_uuid_to_hex(&b2.inc, name);
+    inject(ST_EXTEND, name, EIO, -1, false);
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    KT_EQ(st_open_rc(&b1, &args, &o), -EIO);
+    KT_EQ(st_put(&b2, l2, 1), 1); /* not fenced, so still the writer */
+    lift();
+    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    KT_EQ(ks_log_offsets(l1).high_watermark, 2);
+    KT_EQ(ks_log_epoch(l1), 2); /* the first claim stays in the chain as an empty epoch */
+    KT_EQ(st_put(&b2, l2, 1), -6);
+    st_close(&b1, l1);
+    st_close(&b2, l2);
+    st_broker_stop(&b2);
+    end();
+}
+
+static void a_fence_of_an_absent_claim_file_puts_a_fenced_one_there(void)
+{
+    begin();
+    struct st_broker b2;
+    st_broker_start(&b2, &vol, 2);
+    struct ks_log *l2 = st_log(&b2, &topic, 0);
+    st_put(&b2, l2, 1);
+    char path[KS_PATH_MAX];
+    ks_path_inc(path, 2, &b2.inc);
+    KT_EQ(ks_fs_unlink(&b2.e->fs, path), 0);
+    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    KT_EQ(st_put(&b2, l2, 1), -6);
+    int fd = ks_fs_open(&b1.e->fs, path, KS_HANDLE);
+    KT_TRUE(fd >= 0);
+    const char *why;
+    KT_EQ(ks_inc_check(&b1.e->fs, fd, &why), KC_E_FENCED);
+    ks_fs_close(&b1.e->fs, fd);
+    st_close(&b1, l1);
+    st_close(&b2, l2);
+    st_broker_stop(&b2);
+    end();
+}
+
+static void a_roll_that_fails_acks_nothing_in_the_next_file(void)
+{
+    begin();
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    args.config.segment_bytes = 300;
+    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
+    ks_log_own(o.log, &b1.loop);
+    st_put(&b1, o.log, 3);
+    st_put(&b1, o.log, 3);
+    inject(ST_LINK, "ctl.1", EIO, 1, false);
+    int64_t r = 0, next = 6;
+    for (int i = 0; i < 4 && (r = st_put(&b1, o.log, 3)) >= 0; i++) {
+        next = r + 3;
+    }
+    KT_EQ(r, -56);
+    KT_EQ(put_until_acked(o.log), next);
+    KT_EQ(st_count(&b1, o.log), next + 1);
+    st_close(&b1, o.log);
+    end();
+}
+
+static void the_oldest_operation_under_way_is_told(void)
+{
+    begin();
+    KT_EQ(ks_stalled_ms(b1.e, INT64_MAX / 2), 0);
+    end();
+}
+
+KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
+        KT(a_full_volume_refuses_and_resumes_by_itself),
+        KT(a_file_is_never_synced_again_after_an_error),
+        KT(sequences_of_refused_batches_may_be_sent_again),
+        KT(a_check_that_cannot_be_made_counts_as_fenced), KT(lost_replies_of_links_are_looked_into),
+        KT(a_failed_claim_leaves_nothing_and_may_be_tried_again),
+        KT(a_fence_that_fails_stops_the_takeover),
+        KT(a_fence_of_an_absent_claim_file_puts_a_fenced_one_there),
+        KT(a_roll_that_fails_acks_nothing_in_the_next_file),
+        KT(the_oldest_operation_under_way_is_told))

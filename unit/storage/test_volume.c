@@ -1,0 +1,271 @@
+/* The volume around the logs: identity, probe, topics, producer ids, fsck. */
+#include "st.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_mem.h"
+#include "storage/ks_fsck.h"
+#include "storage/ks_probe.h"
+
+static struct st_vol vol;
+static struct st_broker b1;
+static struct kc_uuid topic;
+
+static void begin(void)
+{
+    st_vol_make(&vol);
+    st_broker_start(&b1, &vol, 1);
+    topic = kc_uuid_random();
+}
+
+static void end(void)
+{
+    st_broker_stop(&b1);
+    st_vol_remove(&vol);
+}
+
+static void a_volume_keeps_its_cluster_id(void)
+{
+    st_vol_make(&vol);
+    struct ks_opts opts = {.dir = vol.dir, .broker_id = 1};
+    char id[KC_UUID_B64_LEN + 1] = "", again[KC_UUID_B64_LEN + 1] = "",
+                              foreign[KC_UUID_B64_LEN + 1] = "anotherClusterHere0000";
+    struct ks_engine *e;
+    struct kc_err err;
+    KT_REQUIRE(ks_engine_open(&opts, id, &e, &err) == 0);
+    KT_EQ(strlen(id), KC_UUID_B64_LEN);
+    ks_engine_close(e);
+    KT_REQUIRE(ks_engine_open(&opts, again, &e, &err) == 0);
+    KT_STR(again, id);
+    ks_engine_close(e);
+    KT_EQ(ks_engine_open(&opts, foreign, &e, &err), KC_E_FOREIGN);
+    st_vol_remove(&vol);
+}
+
+/* A volume that caches attributes, as an NFS client does without the forced read. */
+static int lie_stat(void *ctx, int fd, struct ks_stat *ret)
+{
+    (void)ctx;
+    (void)fd;
+    *ret = (struct ks_stat){.size = 1, .nlink = 1};
+    return 0;
+}
+
+static void a_volume_that_lies_is_refused(void)
+{
+    st_vol_make(&vol);
+    struct ks_fs fs;
+    struct ks_probe p;
+    struct kc_err err = {0};
+    KT_REQUIRE(ks_fs_posix(&fs, vol.dir, NULL) == 0);
+    KT_EQ(ks_probe_run(&fs, &p, &err), 0);
+    KT_TRUE(p.sync_us > 0);
+    struct ks_fs_ops ops = *fs.ops;
+    ops.stat = lie_stat;
+    fs.ops = &ops;
+    KT_EQ(ks_probe_run(&fs, &p, &err), KC_E_UNSUPPORTED);
+    KT_TRUE(strstr(err.msg, "stale") != NULL);
+    ks_fs_fini(&fs);
+    KT_EQ(rmdir(vol.dir), 0); /* the probe left nothing behind */
+}
+
+static struct ks_topic_meta meta_of(const char *name, int32_t partitions)
+{
+    struct ks_topic_meta m = {.id = kc_uuid_random(), .partitions = partitions};
+    snprintf(m.name, sizeof(m.name), "%s", name);
+    m.configs_json = (char *)(uintptr_t) "{\"retention.ms\":\"1000\"}";
+    return m;
+}
+
+static void topics_are_listed_until_they_are_removed(void)
+{
+    begin();
+    struct ks_topic_meta a = meta_of("orders", 3), b = meta_of("__consumer_offsets", 50);
+    b.internal = true;
+    struct kc_err err = {0};
+    KT_EQ(ks_topic_write(b1.e, &a, &err), 0);
+    KT_EQ(ks_topic_write(b1.e, &b, &err), 0);
+    a.partitions = 5;
+    KT_EQ(ks_topic_write(b1.e, &a, &err), 0);
+    a.partitions = 4;
+    KT_EQ(ks_topic_write(b1.e, &a, &err), -EINVAL); /* never fewer */
+    struct ks_inventory *inv;
+    KT_REQUIRE(ks_inventory_read(b1.e, &inv, &err) == 0);
+    KT_EQ(inv->n, 2);
+    uint64_t revision = inv->revision;
+    for (int i = 0; i < inv->n; i++) {
+        bool orders = strcmp(inv->topics[i].name, "orders") == 0;
+        KT_EQ(inv->topics[i].partitions, orders ? 5 : 50);
+        KT_EQ(inv->topics[i].internal, !orders);
+        KT_STR(inv->topics[i].configs_json, "{\"retention.ms\":\"1000\"}");
+    }
+    ks_inventory_free(inv);
+    struct ks_log *log = st_log(&b1, &a.id, 0);
+    st_put(&b1, log, 1);
+    st_close(&b1, log);
+    KT_EQ(ks_topic_remove(b1.e, &a.id, &err), 0);
+    KT_EQ(ks_topic_remove(b1.e, &a.id, &err), 0); /* idempotent */
+    KT_REQUIRE(ks_inventory_read(b1.e, &inv, &err) == 0);
+    KT_EQ(inv->n, 1);
+    KT_EQ(inv->n_deleted, 1);
+    KT_TRUE(inv->revision != revision);
+    ks_inventory_free(inv);
+    KT_EQ(ks_topic_write(b1.e, &a, &err), KC_E_GONE);
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &a.id, 0, &o);
+    KT_EQ(st_open_rc(&b1, &args, &o), KC_E_GONE);
+    end();
+}
+
+static void producer_id_blocks_are_given_once(void)
+{
+    begin();
+    struct st_broker b2;
+    st_broker_start(&b2, &vol, 2);
+    int64_t next = 0;
+    for (int i = 0; i < 6; i++) {
+        int64_t first;
+        int32_t count;
+        KT_EQ(ks_pid_block(i % 2 ? b2.e : b1.e, &first, &count, NULL), 0);
+        KT_TRUE(first >= next);
+        KT_TRUE(count > 0);
+        next = first + count;
+    }
+    st_broker_stop(&b2);
+    end();
+}
+
+static int fsck(struct ks_fsck_result *r, char *text, size_t cap)
+{
+    FILE *out = fmemopen(text, cap, "w");
+    struct ks_fsck_opts opts = {.dir = vol.dir, .out = out, .verbose = true};
+    int rc = ks_fsck(&opts, r, NULL);
+    fclose(out);
+    return rc;
+}
+
+static void fsck_tells_clean_open_and_damaged_apart(void)
+{
+    begin();
+    static char text[65536];
+    struct ks_fsck_result r;
+    char path[256];
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    for (int i = 0; i < 10; i++) {
+        st_put(&b1, log, 2);
+    }
+    st_data_path(&vol, log, path);
+    KT_EQ(fsck(&r, text, sizeof(text)), 0);
+    KT_EQ(r.open_epochs, 1);
+    KT_EQ(r.live, 1);
+    KT_TRUE(strstr(text, "seal epoch 0 at offset 20") != NULL);
+    struct st_seal s;
+    st_seal(&b1, log, &s);
+    KT_EQ(fsck(&r, text, sizeof(text)), 0);
+    KT_EQ(r.open_epochs, 0);
+    KT_EQ(r.batches, 10);
+    KT_EQ(r.partitions, 1);
+    KT_EQ(r.zombie_bytes, 0);
+    st_file_append(path, "late", 4);
+    KT_EQ(fsck(&r, text, sizeof(text)), 0); /* late bytes are normal */
+    KT_EQ(r.zombie_bytes, 4);
+    int fd = open(path, O_WRONLY);
+    KT_EQ(pwrite(fd, "\xff\xff", 2, 300), 2);
+    close(fd);
+    KT_EQ(fsck(&r, text, sizeof(text)), KC_E_CORRUPT);
+    KT_TRUE(r.errors > 0);
+    KT_TRUE(strstr(text, "ERROR") != NULL);
+    end();
+}
+
+static void a_broken_chain_is_reported_not_repaired(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 1);
+    struct st_seal s;
+    st_seal(&b1, log, &s);
+    log = st_log(&b1, &topic, 0);
+    st_close(&b1, log);
+    char path[KS_PATH_MAX];
+    ks_path_part(path, &topic, 0, "ctl.1");
+    KT_EQ(ks_fs_unlink(&b1.e->fs, path), 0); /* I7: contiguous */
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    KT_EQ(st_open_rc(&b1, &args, &o), KC_E_CORRUPT);
+    static char text[65536];
+    struct ks_fsck_result r;
+    KT_EQ(fsck(&r, text, sizeof(text)), KC_E_CORRUPT);
+    end();
+}
+
+static void damage_under_a_seal_costs_that_range_only(void)
+{
+    begin();
+    char path[256];
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    for (int i = 0; i < 10; i++) {
+        st_put(&b1, log, 2);
+    }
+    st_data_path(&vol, log, path);
+    struct st_seal s;
+    st_seal(&b1, log, &s);
+    int fd = open(path, O_WRONLY);
+    KT_EQ(pwrite(fd, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16, 500), 16);
+    close(fd);
+    log = st_log(&b1, &topic, 0); /* opens: the rest of the log is sound */
+    KT_EQ(ks_log_offsets(log).high_watermark, 20);
+    KT_EQ(st_put(&b1, log, 1), 20);
+    KT_EQ(st_read(&b1, log, 19, 21, 1000).r.error, 56);
+    KT_EQ(st_read(&b1, log, 0, 21, 10).r.error, 0);
+    struct st_read r = st_read(&b1, log, 20, 21, 1000);
+    KT_EQ(r.r.error, 0);
+    KT_EQ(r.first, 20);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_thousand_partitions_open_quickly(void)
+{
+    begin();
+    enum { N = 1000 };
+    static struct st_open o[N];
+    int64_t before = kc_mono_ms();
+    for (int i = 0; i < N; i++) {
+        struct ks_open_args args = st_args(&b1, &topic, i, &o[i]);
+        ks_log_open(b1.e, &args);
+    }
+    for (int i = 0; i < N; i++) {
+        st_until(&b1, &o[i].done);
+        KT_EQ(o[i].rc, 0);
+    }
+    printf("  %d new partitions in %lld ms\n", N, (long long)(kc_mono_ms() - before));
+    for (int i = 0; i < N; i++) {
+        ks_log_own(o[i].log, &b1.loop);
+        ks_log_close(o[i].log);
+    }
+    before = kc_mono_ms();
+    for (int i = 0; i < N; i++) {
+        struct ks_open_args args = st_args(&b1, &topic, i, &o[i]);
+        ks_log_open(b1.e, &args);
+    }
+    for (int i = 0; i < N; i++) {
+        st_until(&b1, &o[i].done);
+        KT_EQ(o[i].rc, 0);
+    }
+    printf("  and again in %lld ms\n", (long long)(kc_mono_ms() - before));
+    for (int i = 0; i < N; i++) {
+        ks_log_own(o[i].log, &b1.loop);
+        ks_log_close(o[i].log);
+    }
+    end();
+}
+
+KT_MAIN("volume", KT(a_volume_keeps_its_cluster_id), KT(a_volume_that_lies_is_refused),
+        KT(topics_are_listed_until_they_are_removed), KT(producer_id_blocks_are_given_once),
+        KT(fsck_tells_clean_open_and_damaged_apart), KT(a_broken_chain_is_reported_not_repaired),
+        KT(damage_under_a_seal_costs_that_range_only), KT(a_thousand_partitions_open_quickly))

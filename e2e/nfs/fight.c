@@ -15,6 +15,7 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_crc32c.h"
+#include "base/kc_log.h"
 #include "base/kc_rng.h"
 #include "storage/ks_engine.h"
 
@@ -268,6 +269,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fight DIR BROKER SECONDS ACKS | fight DIR read OUT\n");
         return 2;
     }
+    kc_log_set_level(KC_WARN);
     f.reading = strcmp(argv[2], "read") == 0;
     f.broker = f.reading ? 9 : (int32_t)strtol(argv[2], NULL, 10);
     f.end_ms = kc_mono_ms() + (f.reading ? 60000 : 1000 * strtol(argv[3], NULL, 10));

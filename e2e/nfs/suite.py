@@ -30,7 +30,7 @@ def fight(r, binary, name, disturb=None, seconds=SECONDS):
     out = [r.result(h, seconds + 120) for h in parts.values()]
     check(all(rc == 0 for rc, _ in out), out)
     read = r.run("B", f"{binary} /mnt/nfs/{name} read /mnt/ctl/{name}.log")
-    return " ".join(o.strip() for _, o in out) + " " + read.strip()
+    return ", ".join(o.strip().splitlines()[-1] for _, o in out) + ", " + read.strip().splitlines()[-1]
 
 
 def findings(r, name):

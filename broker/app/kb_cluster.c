@@ -55,9 +55,8 @@ int kb_cluster_start(struct kb_cluster *c, struct kb_app *app, const struct kb_c
                         .token_file = config->token_file,
                         .interval_ms = config->heartbeat_interval_ms,
                         .timeout_ms = config->heartbeat_timeout_ms,
-                        .source = config->image_source == KB_IMAGE_KUBERNETES
-                                      ? KL_SOURCE_KUBERNETES
-                                      : KL_SOURCE_DIRECTORY,
+                        .source = config->image_source == KB_IMAGE_KUBERNETES ? KL_SOURCE_KUBERNETES
+                                                                              : KL_SOURCE_DIRECTORY,
                         .image_ns = config->cluster_namespace,
                         .image_name = config->image_name,
                         .image_dir = config->image_directory,

@@ -293,8 +293,8 @@ static void on_stopped(struct rt_msg *msg)
 void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition)
 {
     struct stopped *s = kc_alloc(sizeof(*s));
-    *s = (struct stopped){.msg.fn = on_stopped, .k = k, .topic_id = *topic_id,
-                          .partition = partition};
+    *s = (struct stopped){
+        .msg.fn = on_stopped, .k = k, .topic_id = *topic_id, .partition = partition};
     rt_post(k->loop, &s->msg);
 }
 

@@ -148,7 +148,7 @@ void kl_hb_conn_closed(struct kl_hb *hb, struct kl_conn *c, int why)
     p->backoff_ms = p->backoff_ms ? KC_MIN(p->backoff_ms * 2, cap) : BACKOFF_MIN_MS;
     if (c->state == KL_CONN_UP) {
         say(p, "stream_lost", why);
-    } else if (why != p->last_error) {
+    } else if (why != p->last_error && why != KC_E_CANCELLED) {
         say(p, "stream_failed", why);
     }
     p->last_error = why;

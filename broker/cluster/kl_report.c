@@ -214,8 +214,8 @@ static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
 {
     struct kl_cluster *k = ctx;
     int64_t now = kc_mono_ms();
-    if (k->reg.state != KL_REG_DONE && k->reg.state != KL_REG_DROPPING) {
-        return false;
+    if (k->incarnations == 0) {
+        return false; /* a lost incarnation goes on reporting until the next one is registered */
     }
     if (!kl_loops_ticked(k) && now - k->started_ms < KL_FIRST_STATUS_MS) {
         return false; /* W6 */

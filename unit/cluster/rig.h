@@ -1,0 +1,44 @@
+/* rig.h - one broker's control plane for tests: real engine and data loops on a directory of its own, an
+ * image directory the test writes, and a fake operator. */
+#ifndef RIG_H
+#define RIG_H
+
+#include "cl_fixture.h"
+#include "cluster/kl_cluster.h"
+#include "fake_operator.h"
+
+struct rig {
+    char dir[64];
+    struct fop op;
+    struct clf cluster; /* what the image says; row 0 is the broker under test */
+    struct fop_say say;
+    struct ks_engine *engine;
+    struct kd_data *data;
+    struct rt_loop control;
+    struct kl_cluster *kl;
+    _Atomic int drained;
+    _Atomic uint64_t generation; /* of the image told to on_image */
+    bool data_running;
+};
+
+enum { RIG_DATA_LATER = 1 }; /* the data loops do not run yet */
+void rig_start(struct rig *r, int flags);
+void rig_run_data(struct rig *r);
+void rig_stop(struct rig *r);
+/* Waits for the hello, names its incarnation in the image and publishes. */
+void rig_join(struct rig *r);
+/* Writes the image files and lets the operator say its order. */
+void rig_publish(struct rig *r);
+/* Only the operator's answer changes. */
+void rig_say(struct rig *r);
+/* Waits until expr about `h` holds; fails the test otherwise. */
+bool rig_wait(struct rig *r, bool (*cond)(const struct fop_heard *h, void *ctx), void *ctx,
+              int64_t timeout_ms);
+int rig_count(const struct rig *r, const char *sub); /* entries of a folder of the volume */
+
+/* Waits for the next admin change that was settled; its message is not kept. */
+struct kb_admin_result rig_settled(void);
+
+#define RIG_WAIT(r, cond, ctx) KT_TRUE(rig_wait((r), (cond), (ctx), 5000))
+
+#endif

@@ -244,10 +244,8 @@ static void fill(struct fetch *f, struct part *p, int64_t *total,
     out->high_watermark = p->high_watermark;
     out->last_stable_offset = p->last_stable;
     out->log_start_offset = p->log_start;
-    if (in->isolation_level == 1) {
-        static struct kw_fetch_response_aborted_transaction none;
-        out->aborted_transactions = &none; /* an empty list, not null: nothing was aborted */
-    }
+    /* An empty list where it was asked for, null otherwise: nothing is ever aborted yet. */
+    out->n_aborted_transactions = in->isolation_level == 1 ? 0 : -1;
     if (p->diverging_epoch >= 0) {
         out->diverging_epoch.epoch = p->diverging_epoch;
         out->diverging_epoch.end_offset = p->diverging_end;

@@ -6,31 +6,15 @@
  * Brokers are the visible ones (R30, R32). A partition whose leader is not visible answers
  * LEADER_NOT_AVAILABLE (W7). Topics that may be created by being asked for are created first: the
  * answer waits for the image that shows them, at most AUTO_CREATE_MS. */
-#include <string.h>
-
-#include "base/kc_clock.h"
 #include "base/kc_str.h"
 #include "handlers/kb_api.h"
-#include "handlers/kb_context.h"
+#include "handlers/kb_changes.h"
 #include "handlers/kb_kafka_config.h"
 #include "handlers/kb_view.h"
 #include "wire/kw_errors.h"
 #include "wire/kw_metadata.h"
 
 enum { AUTO_CREATE_MS = 3000, AUTO_CREATE_MAX = 100 };
-
-struct creating {
-    int32_t pending;
-    struct kb_req *req;
-    const struct kw_metadata_request_topic **topics; /* those asked to be created */
-    int16_t *errors;
-    int32_t n;
-};
-
-struct one {
-    struct creating *all;
-    int32_t index;
-};
 
 /* ---- the answer ---- */
 
@@ -97,14 +81,13 @@ static bool fill_asked(struct kb_req *req, const struct kw_metadata_request_topi
     return true;
 }
 
-static int16_t creation_error(const struct creating *c, const struct kw_metadata_request_topic *t)
+/* What stands in the way of creating a topic, if the client should know; otherwise it may ask again,
+ * as on Kafka's first answer to an unknown topic. */
+static int16_t creation_error(const struct kb_changes *c, int32_t i)
 {
-    for (int32_t i = 0; c && i < c->n; i++) {
-        if (c->topics[i] == t) {
-            return c->errors[i];
-        }
-    }
-    return 0;
+    bool telling = c && (c->items[i].error == KAFKA_INVALID_TOPIC_EXCEPTION ||
+                         c->items[i].error == KAFKA_POLICY_VIOLATION);
+    return telling ? c->items[i].error : KAFKA_NONE;
 }
 
 static bool fill_all(struct kb_req *req, struct kw_metadata_response *resp)
@@ -144,7 +127,7 @@ static bool fill_brokers(struct kb_req *req, struct kw_metadata_response *resp)
     return true;
 }
 
-static void answer(struct kb_req *req, const struct creating *created)
+static void answer(struct kb_req *req, const struct kb_changes *created)
 {
     const struct kw_metadata_request *in = req->body;
     struct kw_metadata_response resp;
@@ -157,7 +140,7 @@ static void answer(struct kb_req *req, const struct creating *created)
     if (!fill_brokers(req, &resp)) {
         return;
     }
-    bool all = req->version == 0 ? in->n_topics == 0 : !in->topics;
+    bool all = req->version == 0 ? in->n_topics == 0 : in->n_topics < 0;
     if (all) {
         if (!fill_all(req, &resp)) {
             return;
@@ -170,7 +153,7 @@ static void answer(struct kb_req *req, const struct creating *created)
         return;
     }
     for (int32_t i = 0; i < in->n_topics; i++) {
-        if (!fill_asked(req, &in->topics[i], creation_error(created, &in->topics[i]),
+        if (!fill_asked(req, &in->topics[i], creation_error(created, i),
                         &resp.topics[i])) {
             return;
         }
@@ -181,27 +164,9 @@ static void answer(struct kb_req *req, const struct creating *created)
 
 /* ---- auto-creation ---- */
 
-static void settle(struct creating *c)
+static void on_created(struct kb_changes *c)
 {
-    if (--c->pending > 0) {
-        return;
-    }
-    struct kb_req *req = c->req;
-    ki_image_unref(req->image); /* the one that shows the new topics */
-    req->image = kb_image(req->app);
-    answer(req, c);
-}
-
-static void on_created(void *ctx, const struct kb_admin_result *r)
-{
-    struct one *o = ctx;
-    /* Somebody else was faster: the topic is there. Otherwise the client may ask again, as on
-     * Kafka's first answer to an unknown topic. */
-    o->all->errors[o->index] = r->error == KAFKA_INVALID_TOPIC_EXCEPTION ||
-                                       r->error == KAFKA_POLICY_VIOLATION
-                                   ? r->error
-                                   : KAFKA_NONE;
-    settle(o->all);
+    answer(c->req, c);
 }
 
 static bool may_create(const struct kb_req *req, const struct kw_metadata_request_topic *t)
@@ -212,53 +177,44 @@ static bool may_create(const struct kb_req *req, const struct kw_metadata_reques
            !kc_str_eqz(t->name, "__transaction_state");
 }
 
-static void create_missing(struct kb_req *req, int32_t n)
+/* One change a topic of the request, of which only the missing ones are submitted. */
+static void create_missing(struct kb_req *req)
 {
     const struct kw_metadata_request *in = req->body;
-    struct creating *c = kb_alloc(req, 1, sizeof(*c));
-    struct one *ones = c ? kb_alloc(req, (size_t)n, sizeof(*ones)) : NULL;
-    if (ones) {
-        c->topics = kb_alloc(req, (size_t)n, sizeof(*c->topics));
-    }
-    if (!ones || !c->topics || !(c->errors = kb_alloc(req, (size_t)n, sizeof(*c->errors)))) {
-        return;
-    }
-    c->req = req;
-    c->pending = 1; /* our own, so that answers that come at once do not end it early */
-    for (int32_t i = 0; i < in->n_topics && c->n < n; i++) {
-        const struct kw_metadata_request_topic *t = &in->topics[i];
-        if (!may_create(req, t)) {
+    struct kb_changes *c = kb_changes_new(req, in->n_topics);
+    int32_t left = AUTO_CREATE_MAX;
+    for (int32_t i = 0; c && i < in->n_topics && left > 0; i++) {
+        if (!may_create(req, &in->topics[i])) {
             continue;
         }
-        char name[KP_NAME_MAX + 1];
-        memcpy(name, t->name.ptr, (size_t)t->name.len);
-        name[t->name.len] = '\0';
-        struct kb_admin_change change = {
-            .kind = KB_CREATE_TOPIC, .principal = req->principal, .topic = name,
+        left--;
+        c->items[i].change = (struct kb_admin_change){
+            .kind = KB_CREATE_TOPIC,
+            .topic = kb_text(req, in->topics[i].name),
             .partitions = (int32_t)kb_broker_i64(req->app, req->image, "num.partitions"),
             .replication_factor =
                 (int32_t)kb_broker_i64(req->app, req->image, "default.replication.factor")};
-        ones[c->n] = (struct one){c, c->n};
-        c->topics[c->n] = t;
-        c->pending++;
-        kb_admin_submit(req->app, &change, kc_mono_ms() + AUTO_CREATE_MS, on_created,
-                        &ones[c->n++]);
+        if (!c->items[i].change.topic) {
+            return;
+        }
     }
-    settle(c);
+    if (c) {
+        kb_changes_run(c, AUTO_CREATE_MS, on_created);
+    }
 }
 
 void kb_handle_metadata(struct kb_req *req)
 {
     const struct kw_metadata_request *in = req->body;
-    int32_t missing = 0;
-    if (in->topics && in->allow_auto_topic_creation &&
+    bool missing = false;
+    if (in->n_topics > 0 && in->allow_auto_topic_creation &&
         kb_broker_bool(req->app, req->image, "auto.create.topics.enable")) {
-        for (int32_t i = 0; i < in->n_topics && missing < AUTO_CREATE_MAX; i++) {
-            missing += may_create(req, &in->topics[i]);
+        for (int32_t i = 0; i < in->n_topics && !missing; i++) {
+            missing = may_create(req, &in->topics[i]);
         }
     }
     if (missing) {
-        create_missing(req, missing);
+        create_missing(req);
     } else {
         answer(req, NULL);
     }

@@ -1,0 +1,253 @@
+/* 19 CreateTopics.
+ *
+ * v0      no validation only; v1 brings it and error messages. v4: -1 asks for the default partition
+ *         count and replication factor. v5: the answer has partitions, factor and configs. v7: ids.
+ * Checked here as Kafka's controller does, then forwarded one by one; the answer waits until this
+ * broker's image shows the topics (any broker takes the request, never NOT_CONTROLLER). Replication is
+ * the storage's: a factor is kept and shown, and may not exceed the registered brokers; of a manual
+ * assignment only the partition count is used. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_str.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_changes.h"
+#include "handlers/kb_describe.h"
+#include "handlers/kb_kafka_config.h"
+#include "handlers/kb_view.h"
+#include "wire/kw_create_topics.h"
+#include "wire/kw_errors.h"
+
+enum { PARTITIONS_MAX = 20000 };
+
+/* ---- checks ---- */
+
+/* "a.b" and "a_b" would share a metric name: Kafka refuses the second (Topic.hasCollision). */
+static bool collides(const struct ki_image *im, struct kc_str name)
+{
+    for (int32_t s = 0; s < KP_SHARDS; s++) {
+        const struct ki_shard *shard = im->shards[s];
+        for (int32_t i = 0; shard && i < shard->n_topics; i++) {
+            const char *other = shard->topics[i].name;
+            bool same = !shard->topics[i].deleted && strlen(other) == (size_t)name.len;
+            for (int32_t k = 0; same && k < name.len; k++) {
+                char a = name.ptr[k] == '.' ? '_' : name.ptr[k];
+                char b = other[k] == '.' ? '_' : other[k];
+                same = a == b;
+            }
+            if (same) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool asked_twice(const struct kw_create_topics_request *in, int32_t i)
+{
+    for (int32_t k = 0; k < in->n_topics; k++) {
+        if (k != i && kc_str_eq(in->topics[k].name, in->topics[i].name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_name(const struct kb_req *req,
+                       const struct kw_create_topics_request_creatable_topic *t,
+                       struct kb_change *c)
+{
+    if (!kb_topic_name_valid(t->name)) {
+        kb_refuse(c, KAFKA_INVALID_TOPIC_EXCEPTION,
+                  "A topic name is 1 to 249 of [a-zA-Z0-9._-], and neither . nor ..");
+    } else if (ki_topic_by_name(req->image, t->name)) {
+        kb_refuse(c, KAFKA_TOPIC_ALREADY_EXISTS, "The topic exists already.");
+    } else if (collides(req->image, t->name)) {
+        kb_refuse(c, KAFKA_INVALID_TOPIC_EXCEPTION,
+                  "The name differs from an existing topic's only in . and _");
+    }
+}
+
+static void check_assignments(const struct kb_req *req,
+                              const struct kw_create_topics_request_creatable_topic *t,
+                              struct kb_change *c)
+{
+    if (t->num_partitions != -1 || t->replication_factor != -1) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST,
+                  "With a manual assignment the counts must both be -1.");
+        return;
+    }
+    for (int32_t i = 0; i < t->n_assignments && !c->error; i++) {
+        bool found = false; /* consecutive from 0: every index is there */
+        for (int32_t k = 0; k < t->n_assignments; k++) {
+            found |= t->assignments[k].partition_index == i;
+        }
+        bool known = t->assignments[i].n_broker_ids > 0;
+        for (int32_t k = 0; k < t->assignments[i].n_broker_ids; k++) {
+            known &= ki_row(req->image, t->assignments[i].broker_ids[k]) != NULL;
+        }
+        if (!found || !known) {
+            kb_refuse(c, KAFKA_INVALID_REPLICA_ASSIGNMENT,
+                      "Partitions must count up from 0 and name registered brokers.");
+        }
+    }
+    c->change.partitions = t->n_assignments;
+    c->change.replication_factor = t->assignments[0].n_broker_ids;
+}
+
+static void check_counts(const struct kb_req *req,
+                         const struct kw_create_topics_request_creatable_topic *t,
+                         struct kb_change *c)
+{
+    int32_t registered = KC_MAX(req->image->n_rows, 1);
+    c->change.partitions = t->num_partitions != -1
+                               ? t->num_partitions
+                               : (int32_t)kb_broker_i64(req->app, req->image, "num.partitions");
+    c->change.replication_factor =
+        t->replication_factor != -1
+            ? t->replication_factor
+            : (int32_t)kb_broker_i64(req->app, req->image, "default.replication.factor");
+    if (c->change.partitions < 1 || c->change.partitions > PARTITIONS_MAX) {
+        kb_refuse(c, KAFKA_INVALID_PARTITIONS, "The number of partitions must be 1 to 20000.");
+    } else if (c->change.replication_factor < 1 || c->change.replication_factor > registered) {
+        kb_refuse(c, KAFKA_INVALID_REPLICATION_FACTOR,
+                  "The replication factor must be 1 to the number of registered brokers.");
+    }
+}
+
+/* false when req was dropped. */
+static bool check_configs(struct kb_req *req,
+                          const struct kw_create_topics_request_creatable_topic *t,
+                          struct kb_change *c)
+{
+    struct kb_admin_config *configs = kb_alloc(req, (size_t)t->n_configs, sizeof(*configs));
+    if (!configs) {
+        return false;
+    }
+    for (int32_t i = 0; i < t->n_configs && !c->error; i++) {
+        const struct kb_kafka_config *def =
+            kb_kafka_config_find(KB_TOPIC_CONFIG, t->configs[i].name);
+        char *why = kb_alloc(req, 1, 160);
+        if (!why) {
+            return false;
+        }
+        if (!def) {
+            kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
+        } else if (!kb_kafka_config_check(def, t->configs[i].value, why, 160)) {
+            kb_refuse(c, KAFKA_INVALID_CONFIG, why);
+        } else {
+            configs[i].name = def->name;
+            configs[i].value = kb_text(req, t->configs[i].value);
+            if (!configs[i].value) {
+                return false;
+            }
+        }
+    }
+    c->change.configs = configs;
+    c->change.n_configs = t->n_configs;
+    return true;
+}
+
+static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
+{
+    const struct kw_create_topics_request *in = req->body;
+    const struct kw_create_topics_request_creatable_topic *t = &in->topics[i];
+    c->change.topic = kb_text(req, t->name);
+    if (!c->change.topic) {
+        return false;
+    }
+    if (asked_twice(in, i)) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
+        return true;
+    }
+    check_name(req, t, c);
+    if (!c->error && t->n_assignments > 0) {
+        check_assignments(req, t, c);
+    } else if (!c->error) {
+        check_counts(req, t, c);
+    }
+    if (!c->error && !check_configs(req, t, c)) {
+        return false;
+    }
+    c->change.kind = in->validate_only ? (enum kb_admin_kind)0 : KB_CREATE_TOPIC;
+    return true;
+}
+
+/* ---- the answer ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct ki_config *)a)->name, ((const struct ki_config *)b)->name);
+}
+
+/* The configs in force, from the request's overrides: also right when nothing was created. */
+static bool fill_configs(struct kb_req *req, const struct kb_change *c,
+                         struct kw_create_topics_response_creatable_topic_result *out)
+{
+    struct ki_config *own = kb_alloc(req, (size_t)c->change.n_configs, sizeof(*own));
+    if (!own) {
+        return false;
+    }
+    for (int32_t i = 0; i < c->change.n_configs; i++) {
+        own[i] = (struct ki_config){c->change.configs[i].name, c->change.configs[i].value};
+    }
+    qsort(own, (size_t)c->change.n_configs, sizeof(*own), by_name);
+    struct ki_topic t = {.name = c->change.topic, .configs = own, .n_configs = c->change.n_configs};
+    struct kb_described *d;
+    int32_t n = kb_describe(req, KB_TOPIC_CONFIG, &t, &d);
+    out->configs = n < 0 ? NULL : kb_alloc(req, (size_t)n, sizeof(*out->configs));
+    if (!out->configs) {
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        out->configs[i] = (struct kw_create_topics_response_creatable_topic_configs){
+            .name = kc_str_of(d[i].def->name), .value = kc_str_of(d[i].value.value),
+            .config_source = (int8_t)d[i].value.source};
+    }
+    out->n_configs = n;
+    return true;
+}
+
+static void answer(struct kb_changes *all)
+{
+    struct kb_req *req = all->req;
+    struct kw_create_topics_response resp;
+    kw_create_topics_response_init(&resp);
+    resp.topics = kb_alloc(req, (size_t)all->n, sizeof(*resp.topics));
+    if (!resp.topics) {
+        return;
+    }
+    resp.n_topics = all->n;
+    for (int32_t i = 0; i < all->n; i++) {
+        const struct kb_change *c = &all->items[i];
+        struct kw_create_topics_response_creatable_topic_result *out = &resp.topics[i];
+        kw_create_topics_response_creatable_topic_result_init(out);
+        out->name = kc_str_of(c->change.topic);
+        out->error_code = c->error;
+        if (c->error) {
+            out->error_message = *c->message ? kc_str_of(c->message) : KC_STR_NULL;
+            continue;
+        }
+        out->topic_id = c->topic_id;
+        out->num_partitions = c->change.partitions;
+        out->replication_factor = (int16_t)c->change.replication_factor;
+        if (req->version >= 5 && !fill_configs(req, c, out)) {
+            return;
+        }
+    }
+    kb_reply(req, &resp);
+}
+
+void kb_handle_create_topics(struct kb_req *req)
+{
+    const struct kw_create_topics_request *in = req->body;
+    struct kb_changes *all = kb_changes_new(req, in->n_topics);
+    for (int32_t i = 0; all && i < in->n_topics; i++) {
+        if (!prepare(req, i, &all->items[i])) {
+            return;
+        }
+    }
+    if (all) {
+        kb_changes_run(all, in->timeout_ms, answer);
+    }
+}

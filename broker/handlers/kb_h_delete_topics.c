@@ -1,0 +1,107 @@
+/* 20 DeleteTopics.
+ *
+ * v0-5    by name. v5: error messages. v6: by name or by id.
+ * A deletion is forwarded and leaves a tombstone for ever (design.md, 2); the answer waits for the
+ * image without the topic. Internal topics are not deleted. */
+#include "base/kc_str.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_changes.h"
+#include "handlers/kb_kafka_config.h"
+#include "handlers/kb_view.h"
+#include "wire/kw_delete_topics.h"
+#include "wire/kw_errors.h"
+
+static struct kw_delete_topics_request_delete_topic_state named(const struct kb_req *req, int32_t i)
+{
+    const struct kw_delete_topics_request *in = req->body;
+    if (req->version >= 6) {
+        return in->topics[i];
+    }
+    return (struct kw_delete_topics_request_delete_topic_state){.name = in->topic_names[i]};
+}
+
+static int32_t count(const struct kb_req *req)
+{
+    const struct kw_delete_topics_request *in = req->body;
+    return req->version >= 6 ? in->n_topics : in->n_topic_names;
+}
+
+static bool prepare(struct kb_req *req, struct kb_changes *all, int32_t i)
+{
+    struct kb_change *c = &all->items[i];
+    struct kw_delete_topics_request_delete_topic_state t = named(req, i);
+    bool by_id = !kc_uuid_is_zero(&t.topic_id);
+    int16_t error;
+    const struct ki_topic *topic = kb_topic(req, t.name, &t.topic_id, &error);
+    c->topic_id = t.topic_id;
+    /* A copy: the answer has another image than the one the name is in now. */
+    c->change.topic = kb_text(req, topic ? kc_str_of(topic->name) : t.name);
+    if (!c->change.topic) {
+        return false;
+    }
+    if (by_id && t.name.ptr) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "A topic is named or given by id, not both.");
+    } else if (!topic) {
+        kb_refuse(c, error, "There is no such topic.");
+    } else if (topic->internal) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "Internal topics are not deleted.");
+    } else if (!kb_broker_bool(req->app, req->image, "delete.topic.enable")) {
+        kb_refuse(c, KAFKA_TOPIC_DELETION_DISABLED, "delete.topic.enable is false.");
+    }
+    if (c->error) {
+        return true;
+    }
+    for (int32_t k = 0; k < i; k++) {
+        if (!all->items[k].error && kc_uuid_eq(&all->items[k].change.topic_id, &topic->id)) {
+            kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
+            return true;
+        }
+    }
+    c->change.kind = KB_DELETE_TOPIC;
+    c->change.topic_id = topic->id;
+    return true;
+}
+
+static void answer(struct kb_changes *all)
+{
+    struct kb_req *req = all->req;
+    struct kw_delete_topics_response resp;
+    kw_delete_topics_response_init(&resp);
+    resp.responses = kb_alloc(req, (size_t)all->n, sizeof(*resp.responses));
+    if (!resp.responses) {
+        return;
+    }
+    resp.n_responses = all->n;
+    for (int32_t i = 0; i < all->n; i++) {
+        const struct kb_change *c = &all->items[i];
+        struct kw_delete_topics_request_delete_topic_state t = named(req, i);
+        struct kw_delete_topics_response_deletable_topic_result *out = &resp.responses[i];
+        kw_delete_topics_response_deletable_topic_result_init(out);
+        out->error_code = c->error;
+        if (req->version >= 6) {
+            bool resolved = c->change.kind != 0;
+            out->name = resolved ? kc_str_of(c->change.topic) : t.name;
+            out->topic_id = resolved ? c->change.topic_id : t.topic_id;
+        } else {
+            out->name = t.name;
+        }
+        if (req->version >= 5 && c->error && *c->message) {
+            out->error_message = kc_str_of(c->message);
+        }
+    }
+    kb_reply(req, &resp);
+}
+
+void kb_handle_delete_topics(struct kb_req *req)
+{
+    const struct kw_delete_topics_request *in = req->body;
+    struct kb_changes *all = kb_changes_new(req, count(req));
+    for (int32_t i = 0; all && i < all->n; i++) {
+        if (!prepare(req, all, i)) {
+            return;
+        }
+    }
+    if (all) {
+        kb_changes_run(all, in->timeout_ms, answer);
+    }
+}

@@ -1,0 +1,168 @@
+/* 44 IncrementalAlterConfigs: sets, deletes, appends to and subtracts from topic configs (KIP-339).
+ *
+ * Keys are checked before topics, as in Kafka. The configs of brokers are the KaasCluster's: they are
+ * refused with that hint. The answer waits for the image that shows the change. */
+#include <string.h>
+
+#include "base/kc_str.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_changes.h"
+#include "handlers/kb_kafka_config.h"
+#include "wire/kw_errors.h"
+#include "wire/kw_incremental_alter_configs.h"
+
+enum { TOPIC = 2, TIMEOUT_MS = 30000, WHY_MAX = 160 };
+enum { OP_SET = 0, OP_DELETE = 1, OP_APPEND = 2, OP_SUBTRACT = 3 };
+
+static bool lists(const char *list, struct kc_str item)
+{
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        if (n == (size_t)item.len && memcmp(p, item.ptr, n) == 0) {
+            return true;
+        }
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* The list in force, with the item added or taken out; NULL when req was dropped. */
+static const char *edit_list(struct kb_req *req, const char *have, struct kc_str item, bool append)
+{
+    char *out = kb_alloc(req, strlen(have) + (size_t)item.len + 2, 1);
+    if (!out) {
+        return NULL;
+    }
+    for (const char *p = have; *p;) {
+        struct kc_str one = {p, (int32_t)strcspn(p, ",")};
+        if (append || !kc_str_eq(one, item)) {
+            size_t at = strlen(out);
+            if (at) {
+                out[at++] = ',';
+            }
+            memcpy(out + at, one.ptr, (size_t)one.len);
+        }
+        p += one.len + (p[one.len] == ',');
+    }
+    if (append && !lists(have, item)) {
+        size_t at = strlen(out);
+        if (at) {
+            out[at++] = ',';
+        }
+        memcpy(out + at, item.ptr, (size_t)item.len);
+    }
+    return out;
+}
+
+/* One key of a topic; false when req was dropped. */
+static bool edit(struct kb_req *req, const struct ki_topic *topic,
+                 const struct kw_incremental_alter_configs_request_alterable_config *in,
+                 struct kb_admin_config *out, struct kb_change *c)
+{
+    const struct kb_kafka_config *def = kb_kafka_config_find(KB_TOPIC_CONFIG, in->name);
+    int8_t op = in->config_operation;
+    char *why = kb_alloc(req, 1, WHY_MAX);
+    if (!why) {
+        return false;
+    }
+    if (!def) {
+        kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
+        return true;
+    }
+    if (op < OP_SET || op > OP_SUBTRACT || (op >= OP_APPEND && def->type != KB_LIST) ||
+        (op != OP_DELETE && !in->value.ptr)) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "The operation does not fit the config.");
+        return true;
+    }
+    out->name = def->name;
+    if (op == OP_DELETE || !topic) {
+        return true;
+    }
+    if (op == OP_SET) {
+        out->value = kb_text(req, in->value);
+    } else {
+        struct kb_config_value v;
+        bool any = kb_config_lookup(req->app, req->image, topic, def, 0, &v);
+        out->value = edit_list(req, any ? v.value : "", in->value, op == OP_APPEND);
+    }
+    if (!out->value) {
+        return false;
+    }
+    if (!kb_kafka_config_check(def, kc_str_of(out->value), why, WHY_MAX)) {
+        kb_refuse(c, KAFKA_INVALID_CONFIG, why);
+    }
+    return true;
+}
+
+static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
+{
+    const struct kw_incremental_alter_configs_request *in = req->body;
+    const struct kw_incremental_alter_configs_request_alter_configs_resource *r = &in->resources[i];
+    if (r->resource_type != TOPIC) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST,
+                  "Only topic configs are altered here; a broker's are in the KaasCluster's spec.config.");
+        return true;
+    }
+    const struct ki_topic *topic = ki_topic_by_name(req->image, r->resource_name);
+    struct kb_admin_config *configs = kb_alloc(req, (size_t)r->n_configs, sizeof(*configs));
+    c->change.topic = configs ? kb_text(req, r->resource_name) : NULL;
+    if (!c->change.topic) {
+        return false;
+    }
+    for (int32_t k = 0; k < r->n_configs && !c->error; k++) {
+        if (!edit(req, topic, &r->configs[k], &configs[k], c)) {
+            return false;
+        }
+        for (int32_t j = 0; j < k && !c->error; j++) {
+            if (kc_str_eq(r->configs[j].name, r->configs[k].name)) {
+                kb_refuse(c, KAFKA_INVALID_REQUEST, "A config is named twice.");
+            }
+        }
+    }
+    if (!c->error && !topic) {
+        kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");
+    }
+    c->change.configs = configs;
+    c->change.n_configs = r->n_configs;
+    if (!in->validate_only && r->n_configs > 0) {
+        c->change.kind = KB_ALTER_TOPIC_CONFIG;
+    }
+    return true;
+}
+
+static void answer(struct kb_changes *all)
+{
+    struct kb_req *req = all->req;
+    const struct kw_incremental_alter_configs_request *in = req->body;
+    struct kw_incremental_alter_configs_response resp;
+    kw_incremental_alter_configs_response_init(&resp);
+    resp.responses = kb_alloc(req, (size_t)all->n, sizeof(*resp.responses));
+    if (!resp.responses) {
+        return;
+    }
+    resp.n_responses = all->n;
+    for (int32_t i = 0; i < all->n; i++) {
+        const struct kb_change *c = &all->items[i];
+        resp.responses[i] =
+            (struct kw_incremental_alter_configs_response_alter_configs_resource_response){
+                .error_code = c->error,
+                .error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL,
+                .resource_type = in->resources[i].resource_type,
+                .resource_name = in->resources[i].resource_name};
+    }
+    kb_reply(req, &resp);
+}
+
+void kb_handle_incremental_alter_configs(struct kb_req *req)
+{
+    const struct kw_incremental_alter_configs_request *in = req->body;
+    struct kb_changes *all = kb_changes_new(req, in->n_resources);
+    for (int32_t i = 0; all && i < in->n_resources; i++) {
+        if (!prepare(req, i, &all->items[i])) {
+            return;
+        }
+    }
+    if (all) {
+        kb_changes_run(all, TIMEOUT_MS, answer);
+    }
+}

@@ -1,0 +1,213 @@
+#include "broker_fix.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_mem.h"
+#include "kt.h"
+#include "wire/kw_find_coordinator.h"
+
+enum { PATIENCE_MS = 20000, FRAME_MAX = 64 * 1024 * 1024 };
+
+/* ---- the child ---- */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void write_config(const struct bx *b)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/broker.yaml", b->dir);
+    FILE *f = fopen(path, "w");
+    KT_REQUIRE(f != NULL);
+    fprintf(f,
+            "dataDir: %s/volume\n"
+            "unsafeStorage: true\n"
+            "listeners:\n  - {name: test, bind: 127.0.0.1, port: 0, advertisedHost: 127.0.0.1}\n"
+            "health: {bind: 127.0.0.1, port: 0}\n"
+            "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: \"500\"}\n",
+            b->dir);
+    fclose(f);
+}
+
+/* The log goes to a file, which cannot fill up and hold the broker; it says which port was picked. */
+static uint16_t read_port(struct bx *b)
+{
+    static char text[64 * 1024];
+    char path[128];
+    snprintf(path, sizeof(path), "%s/log", b->dir);
+    for (int64_t until = kc_mono_ms() + PATIENCE_MS; kc_mono_ms() < until; poll(NULL, 0, 2)) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+        close(fd);
+        text[n > 0 ? n : 0] = '\0';
+        const char *at = strstr(text, "event=listening listener=test port=");
+        if (at && strchr(at, '\n')) {
+            return (uint16_t)atoi(at + strlen("event=listening listener=test port="));
+        }
+    }
+    fprintf(stderr, "the broker did not start:\n%s\n", text);
+    return 0;
+}
+
+/* Clients are served, and the coordinator of "g" is there. */
+static bool coordinates(struct bx *b)
+{
+    struct bx_conn c;
+    bx_connect(b, &c);
+    struct kw_find_coordinator_request q;
+    kw_find_coordinator_request_init(&q);
+    q.key = (struct kc_str){"g", 1};
+    struct kw_find_coordinator_response *r = bx_ask(&c, 10, 2, &q);
+    bool ready = r && r->error_code == 0;
+    bx_close(&c);
+    return ready;
+}
+
+void bx_start(struct bx *b, bool fresh)
+{
+    if (fresh) {
+        snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-test-XXXXXX");
+        KT_REQUIRE(mkdtemp(b->dir) != NULL);
+        char volume[96];
+        snprintf(volume, sizeof(volume), "%s/volume", b->dir);
+        KT_REQUIRE(mkdir(volume, 0755) == 0);
+        write_config(b);
+    }
+    char log[128], config[128];
+    snprintf(log, sizeof(log), "%s/log", b->dir);
+    snprintf(config, sizeof(config), "%s/broker.yaml", b->dir);
+    unlink(log);
+    b->pid = fork();
+    KT_REQUIRE(b->pid >= 0);
+    if (b->pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* never outlives the test */
+        dup2(open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
+        execl(KAAS_BROKER, "kaas-broker", "--config", config, "--id", "0", (char *)NULL);
+        _exit(127);
+    }
+    b->port = read_port(b);
+    KT_REQUIRE(b->port != 0);
+    int64_t until = kc_mono_ms() + PATIENCE_MS;
+    while (!coordinates(b)) {
+        KT_REQUIRE(kc_mono_ms() < until);
+        poll(NULL, 0, 10);
+    }
+}
+
+void bx_kill(struct bx *b)
+{
+    kill(b->pid, SIGKILL);
+    waitpid(b->pid, NULL, 0);
+}
+
+void bx_end(struct bx *b)
+{
+    int status = -1;
+    kill(b->pid, SIGTERM);
+    waitpid(b->pid, &status, 0);
+    KT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- the client ---- */
+
+void bx_connect(struct bx *b, struct bx_conn *c)
+{
+    *c = (struct bx_conn){0};
+    kc_arena_init(&c->arena, 64 * 1024, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(b->port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    KT_REQUIRE(connect(c->fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+}
+
+void bx_close(struct bx_conn *c)
+{
+    close(c->fd);
+    kc_free(c->frame);
+    kc_arena_fini(&c->arena);
+}
+
+void bx_send(struct bx_conn *c, int16_t key, int16_t version, const void *request)
+{
+    const struct kw_api *api = kw_api_find(key);
+    struct kw_writer w;
+    kw_writer_init(&w, FRAME_MAX);
+    struct kw_frame mark = kw_writer_begin_frame(&w);
+    struct kw_request_header h = {key, version, ++c->correlation, {"test", 4}};
+    kw_request_header_encode(&w, &h);
+    kw_api_encode_request(api, &w, version, request);
+    kw_writer_end_frame(&w, mark);
+    if (w.error) {
+        fprintf(stderr, "%s v%d: field %s\n", api->name, version, w.error_field);
+    }
+    KT_REQUIRE(w.error == 0);
+    for (size_t at = 0; at < w.own.len;) {
+        ssize_t n = send(c->fd, w.own.data + at, w.own.len - at, MSG_NOSIGNAL);
+        KT_REQUIRE(n > 0);
+        at += (size_t)n;
+    }
+    kw_writer_fini(&w);
+}
+
+bool bx_waiting(struct bx_conn *c, int ms)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    return poll(&p, 1, ms) > 0;
+}
+
+static bool read_exactly(struct bx_conn *c, uint8_t *to, size_t len)
+{
+    while (len > 0) {
+        if (!bx_waiting(c, PATIENCE_MS)) {
+            return false;
+        }
+        ssize_t n = recv(c->fd, to, len, 0);
+        if (n <= 0) {
+            return false;
+        }
+        to += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+void *bx_receive(struct bx_conn *c, int16_t key, int16_t version)
+{
+    const struct kw_api *api = kw_api_find(key);
+    uint8_t size[4];
+    if (!read_exactly(c, size, 4)) {
+        return NULL;
+    }
+    c->frame_len = (size_t)size[0] << 24 | (size_t)size[1] << 16 | (size_t)size[2] << 8 | size[3];
+    KT_REQUIRE(c->frame_len < FRAME_MAX);
+    c->frame = kc_realloc(c->frame, c->frame_len + 1);
+    KT_REQUIRE(read_exactly(c, c->frame, c->frame_len));
+    struct kw_cursor cur;
+    int32_t correlation;
+    kw_cursor_init(&cur, c->frame, c->frame_len);
+    kc_arena_reset(&c->arena);
+    void *out = kc_arena_zalloc(&c->arena, 1, api->response_size);
+    KT_REQUIRE(kw_response_header_decode(&cur, api, version, &correlation) == 0);
+    KT_REQUIRE(kw_api_decode_response(api, &cur, version, &c->arena, out) == 0);
+    KT_EQ(kw_cursor_left(&cur), 0);
+    KT_TRUE(correlation <= c->correlation);
+    return out;
+}

@@ -15,7 +15,7 @@ struct drop {
     struct drop_key {
         struct kc_str topic; /* owned */
         int32_t partition;
-    } *keys;
+    } * keys;
 };
 
 static bool drop_add(struct drop *d, struct kc_str topic, int32_t partition)
@@ -221,7 +221,8 @@ static bool expired(const struct kg_entry *e, struct kc_str topic, const struct 
     }
     int64_t since = p->v.commit_wall_ms;
     if (g->protocol_type.ptr && g->state == KG_EMPTY) {
-        since = KC_MAX(since, g->state_wall_ms); /* as long as there were members, nothing expired */
+        since =
+            KC_MAX(since, g->state_wall_ms); /* as long as there were members, nothing expired */
     } else if (g->protocol_type.ptr &&
                !(g->state == KG_STABLE && is_consumer(g) && !kg_group_subscribed(g, topic))) {
         return false;

@@ -41,7 +41,8 @@ struct kg_port {
  * does; the rest is for a check that takes its time. */
 enum { KG_FENCE_AGE_MAX_MS = 1500 };
 
-struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port *port, int32_t n_shards);
+struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port *port,
+                              int32_t n_shards);
 /* After the loops ended. Requests that are still parked are let go without an answer. */
 void kg_coord_free(struct kg_coord *k);
 
@@ -84,7 +85,7 @@ struct kg_commit_part {
     struct kc_str topic;
     int32_t partition;
     struct kg_offset_value v; /* borrowed until done */
-    int16_t error;            /* in: set = skip this one; out: its answer */
+    int16_t error; /* in: set = skip this one; out: its answer */
 };
 /* Lives until done; which may run before kg_request_commit returns. */
 struct kg_commit {
@@ -104,7 +105,7 @@ int16_t kg_request_fetch(struct kg_shard *sh, struct kc_str group, const struct 
 
 struct kg_admin {
     int16_t error; /* of the whole */
-    int32_t n;     /* of OffsetDelete */
+    int32_t n; /* of OffsetDelete */
     struct kg_commit_part *parts; /* topic, partition, error */
     void (*done)(struct kg_admin *a);
     void *entry;
@@ -116,8 +117,7 @@ void kg_request_offset_delete(struct kg_shard *sh, struct kc_str group, struct k
 const struct kg_group *kg_request_describe(struct kg_shard *sh, struct kc_str group,
                                            int16_t *ret_error);
 /* All groups of a shard's slots. Returns false if one of the slots is still loading. */
-bool kg_shard_list(struct kg_shard *sh,
-                   void (*fn)(void *ctx, const struct kg_group *g), void *ctx);
+bool kg_shard_list(struct kg_shard *sh, void (*fn)(void *ctx, const struct kg_group *g), void *ctx);
 
 /* ---- metrics; [any] ---- */
 

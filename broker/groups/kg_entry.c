@@ -171,7 +171,8 @@ void kgi_step_begin(struct kg_coord *k, struct kg_step *s)
 static void log_rebalance(const struct kg_entry *e, const struct kg_step *s)
 {
     struct kc_log_buf id, reason;
-    kc_log(KC_INFO, "groups", "event=group_rebalance group=%s generation=%d members=%d why=\"%s\" reason=%s",
+    kc_log(KC_INFO, "groups",
+           "event=group_rebalance group=%s generation=%d members=%d why=\"%s\" reason=%s",
            kc_log_str(e->group.id, &id), e->group.generation, e->group.n_members, s->why,
            kc_log_str(s->reason.ptr ? s->reason : (struct kc_str){"", 0}, &reason));
     kgi_inc(&e->slot->shard->n.rebalances, 1);

@@ -42,7 +42,8 @@ static void bytes_clear(struct kc_bytes *b)
 
 /* ---- protocols of a member: one block for the array, the names and the metadata ---- */
 
-static struct kg_protocol *protocols_copy(const struct kg_protocol *from, int32_t n, size_t *ret_bytes)
+static struct kg_protocol *protocols_copy(const struct kg_protocol *from, int32_t n,
+                                          size_t *ret_bytes)
 {
     size_t bytes = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -99,7 +100,8 @@ bool kg_member_matches(const struct kg_member *m, const struct kg_protocol *prot
     for (int32_t i = 0; i < n; i++) {
         const struct kg_protocol *a = &m->protocols[i], *b = &protocols[i];
         if (!kc_str_eq(a->name, b->name) || a->metadata.len != b->metadata.len ||
-            (a->metadata.len && memcmp(a->metadata.ptr, b->metadata.ptr, (size_t)a->metadata.len))) {
+            (a->metadata.len &&
+             memcmp(a->metadata.ptr, b->metadata.ptr, (size_t)a->metadata.len))) {
             return false;
         }
     }
@@ -240,7 +242,8 @@ void kg_member_remove(struct kg_group *g, struct kg_member *m)
         if (g->n_members) {
             /* Ids are small: this is not the allocation that fails. */
             const struct kg_member *next = g->members[0];
-            g->leader = (struct kc_str){kc_strndup(next->id.ptr, (size_t)next->id.len), next->id.len};
+            g->leader =
+                (struct kc_str){kc_strndup(next->id.ptr, (size_t)next->id.len), next->id.len};
         }
     }
     member_free(m);

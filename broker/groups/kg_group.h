@@ -27,16 +27,16 @@ struct kg_member {
     int32_t rebalance_timeout_ms;
     int32_t n_protocols;
     struct kg_protocol *protocols; /* in the member's order of preference */
-    size_t protocol_bytes;         /* of names and metadata together */
-    struct kc_bytes assignment;    /* of the stable generation */
-    struct kc_bytes staged;        /* from the leader, not yet durable */
-    bool is_new;          /* joining for the first time: it cannot send heartbeats yet */
-    bool pending_sync;    /* has its join answer, has not sent SyncGroup */
-    void *join_req;       /* a parked JoinGroup, or NULL */
-    void *sync_req;       /* a parked SyncGroup, or NULL */
-    bool join_can_skip;   /* of join_req: v9, may be told to skip the assignment */
+    size_t protocol_bytes; /* of names and metadata together */
+    struct kc_bytes assignment; /* of the stable generation */
+    struct kc_bytes staged; /* from the leader, not yet durable */
+    bool is_new; /* joining for the first time: it cannot send heartbeats yet */
+    bool pending_sync; /* has its join answer, has not sent SyncGroup */
+    void *join_req; /* a parked JoinGroup, or NULL */
+    void *sync_req; /* a parked SyncGroup, or NULL */
+    bool join_can_skip; /* of join_req: v9, may be told to skip the assignment */
     struct kc_str prior_id; /* a static member's id before the current one, or null */
-    int64_t deadline_ms;  /* session; INT64_MAX while a parked request keeps it alive */
+    int64_t deadline_ms; /* session; INT64_MAX while a parked request keeps it alive */
 };
 
 /* A member id given out by error 79 and not used yet (KIP-394). */
@@ -52,22 +52,22 @@ struct kg_group {
     int32_t generation;
     struct kc_str protocol_type; /* null: only simple commits so far */
     struct kc_str protocol_name; /* null while there is no generation */
-    struct kc_str leader;        /* null: no member */
+    struct kc_str leader; /* null: no member */
 
     int32_t n_members, room_members;
     struct kg_member **members; /* in order of joining */
-    struct kc_map by_id;        /* id -> member */
-    struct kc_map by_instance;  /* instance id -> member */
+    struct kc_map by_id; /* id -> member */
+    struct kc_map by_instance; /* instance id -> member */
     int32_t n_pending, room_pending;
     struct kg_pending *pending;
     size_t bytes; /* protocols and assignments of all members: bounded (KG_GROUP_BYTES_MAX) */
 
-    bool initial_join;        /* the first rebalance of an empty group: waits out its delay */
-    bool new_member_added;    /* during it, so that it may be extended */
-    int64_t initial_left_ms;  /* how much it may still be extended */
+    bool initial_join; /* the first rebalance of an empty group: waits out its delay */
+    bool new_member_added; /* during it, so that it may be extended */
+    int64_t initial_left_ms; /* how much it may still be extended */
     int64_t join_deadline_ms; /* INT64_MAX: none */
     int64_t sync_deadline_ms; /* INT64_MAX: none */
-    int64_t wake_ms;          /* no deadline is earlier: when kg_tick is due */
+    int64_t wake_ms; /* no deadline is earlier: when kg_tick is due */
 };
 
 void kg_group_init(struct kg_group *g, struct kc_str id, int64_t wall_ms);

@@ -19,8 +19,8 @@ struct kg_groups {
     struct kg_coord *coord;
     struct kg_pids *pids;
     int32_t n_loops;
-    struct alarm *alarms;           /* one a loop, its own */
-    struct ks_log *logs[KP_SLOTS];  /* open slots; each touched by its owner loop only */
+    struct alarm *alarms; /* one a loop, its own */
+    struct ks_log *logs[KP_SLOTS]; /* open slots; each touched by its owner loop only */
 };
 
 /* ---- the port ---- */

@@ -14,11 +14,11 @@ struct kg_entry {
     struct kg_group group;
     struct kg_offsets offsets;
     struct kg_slot *slot;
-    int32_t pins;   /* appends and steps under way */
-    bool listed;    /* in the slot's map */
+    int32_t pins; /* appends and steps under way */
+    bool listed; /* in the slot's map */
     size_t heap_at; /* place in the shard's heap + 1; 0 = not armed */
     int64_t due_ms; /* where armed */
-    bool counted;   /* in the gauges, as: */
+    bool counted; /* in the gauges, as: */
     enum kg_state counted_state;
     int32_t counted_members, counted_offsets;
 };
@@ -46,10 +46,10 @@ struct kg_shard {
     int32_t index;
     struct kg_entry **heap; /* by due_ms */
     size_t heap_len, heap_room;
-    int64_t clean_ms;   /* next look for expired offsets */
+    int64_t clean_ms; /* next look for expired offsets */
     int32_t clean_slot; /* which slot that look is at */
-    int64_t retry_ms;   /* earliest of its slots' */
-    int64_t asked_ms;   /* wake-up asked of the port; INT64_MAX = none */
+    int64_t retry_ms; /* earliest of its slots' */
+    int64_t asked_ms; /* wake-up asked of the port; INT64_MAX = none */
     struct kg_counters n;
     struct kg_slot slots[KP_SLOTS]; /* only those of its loop are ever open */
 };
@@ -68,7 +68,8 @@ struct kg_slot *kgi_slot(struct kg_shard *sh, struct kc_str group);
 /* ---- kg_entry.c ---- */
 
 struct kg_entry *kgi_find(struct kg_slot *slot, struct kc_str group);
-struct kg_entry *kgi_obtain(struct kg_slot *slot, struct kc_str group); /* NULL: full or no memory */
+struct kg_entry *kgi_obtain(struct kg_slot *slot,
+                            struct kc_str group); /* NULL: full or no memory */
 void kgi_pin(struct kg_entry *e);
 void kgi_unpin(struct kg_entry *e); /* may free it */
 /* Takes it out of the slot; freed with its last pin. The caller holds one. */
@@ -87,7 +88,8 @@ int16_t kgi_append(struct kg_entry *e, struct kg_batch *b, ks_append_done done, 
 
 /* ---- kg_heap.c ---- */
 
-void kgi_heap_set(struct kg_shard *sh, struct kg_entry *e, int64_t due_ms); /* INT64_MAX: take out */
+void kgi_heap_set(struct kg_shard *sh, struct kg_entry *e,
+                  int64_t due_ms); /* INT64_MAX: take out */
 void kgi_shard_ask(struct kg_shard *sh); /* asks the port for the next wake-up */
 
 /* ---- kg_load.c ---- */

@@ -144,7 +144,8 @@ static void replace_static(struct kg_group *g, struct kg_step *s, const struct k
 /* The new id is durable: the member hears the current generation. The leader in a stable group must
  * not assign anew. From v9 on it is told so (KIP-814); below it is not told that it leads: it gets the
  * previous id as the leader's, which its own does not equal. */
-static void static_persisted(struct kg_group *g, struct kg_step *s, struct kg_member *m, int16_t error)
+static void static_persisted(struct kg_group *g, struct kg_step *s, struct kg_member *m,
+                             int16_t error)
 {
     void *req = m->join_req;
     m->join_req = NULL;
@@ -234,7 +235,8 @@ static void join_known(struct kg_group *g, struct kg_step *s, const struct kg_jo
 
 void kg_join(struct kg_group *g, struct kg_step *s, const struct kg_join_in *in)
 {
-    if (!has_room(g, s->cfg, in->spec.id) || g->bytes + spec_bytes(&in->spec) > KG_GROUP_BYTES_MAX) {
+    if (!has_room(g, s->cfg, in->spec.id) ||
+        g->bytes + spec_bytes(&in->spec) > KG_GROUP_BYTES_MAX) {
         struct kg_member *m = kg_member_find(g, in->spec.id);
         if (m) {
             kgi_drop(g, s, m, "the group is larger than group.max.size");

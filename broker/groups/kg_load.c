@@ -11,7 +11,7 @@ enum { CHUNK_BYTES = 1024 * 1024, RETRY_MS = 1000 };
 struct kg_load {
     struct rt_msg next_turn;
     struct kg_slot *slot; /* NULL: stopped; freed by whoever still holds it */
-    int64_t next, limit;  /* offsets */
+    int64_t next, limit; /* offsets */
     int64_t started_ms;
     struct kg_read_stats stats;
 };
@@ -35,7 +35,8 @@ static bool replay_offset(void *ctx, struct kc_str group, struct kc_str topic, i
 }
 
 /* Each record of a group replaces what earlier ones said. */
-static bool replay_group(void *ctx, struct kc_str group, const struct kw_group_metadata_value *value)
+static bool replay_group(void *ctx, struct kc_str group,
+                         const struct kw_group_metadata_value *value)
 {
     struct kg_slot *slot = ctx;
     struct kg_entry *e = value ? kgi_obtain(slot, group) : kgi_find(slot, group);
@@ -72,7 +73,10 @@ static void finish(struct kg_load *l)
         kgi_perform(e, &s); /* lets go of it if the log ended up saying nothing of it */
     }
     bool odd = l->stats.unreadable || l->stats.batches_skipped;
-    kc_log(odd ? KC_WARN : l->stats.records ? KC_INFO : KC_DEBUG, "groups",
+    kc_log(odd                ? KC_WARN
+           : l->stats.records ? KC_INFO
+                              : KC_DEBUG,
+           "groups",
            "event=slot_loaded slot=%d groups=%zu records=%lld unreadable=%lld batches_skipped=%lld "
            "ms=%lld",
            slot->index, slot->entries.len, (long long)l->stats.records,

@@ -15,7 +15,7 @@ struct kg_offset_value {
     int32_t leader_epoch; /* -1: the client did not say */
     struct kc_str metadata;
     int64_t commit_wall_ms;
-    int64_t expire_wall_ms;  /* asked for by OffsetCommit 2-4, else -1 */
+    int64_t expire_wall_ms; /* asked for by OffsetCommit 2-4, else -1 */
     struct kc_uuid topic_id; /* of the topic that had the name then; zero: not known */
 };
 
@@ -34,14 +34,15 @@ struct kg_topic {
 
 struct kg_offsets {
     struct kc_map topics; /* name -> struct kg_topic */
-    int32_t n;            /* entries, visible or under way */
+    int32_t n; /* entries, visible or under way */
 };
 
 void kg_offsets_init(struct kg_offsets *o);
 void kg_offsets_fini(struct kg_offsets *o);
 
 /* NULL: never committed. A visible entry or one whose append is under way. */
-struct kg_offset *kg_offset_find(const struct kg_offsets *o, struct kc_str topic, int32_t partition);
+struct kg_offset *kg_offset_find(const struct kg_offsets *o, struct kc_str topic,
+                                 int32_t partition);
 const struct kg_topic *kg_offsets_topic(const struct kg_offsets *o, struct kc_str topic);
 
 /* An append of this key begins: makes the entry if need be. false: no memory. */

@@ -11,7 +11,8 @@ enum { SLOT_RETRY_MS = 1000, TICKS_A_TURN = 256 };
 
 /* ---- life ---- */
 
-struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port *port, int32_t n_shards)
+struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port *port,
+                              int32_t n_shards)
 {
     struct kg_coord *k = kc_zalloc(sizeof(*k));
     k->cfg = *cfg;
@@ -26,8 +27,7 @@ struct kg_coord *kg_coord_new(const struct kg_config *cfg, const struct kg_port 
         sh->retry_ms = INT64_MAX;
         sh->asked_ms = INT64_MAX;
         for (int32_t j = 0; j < KP_SLOTS; j++) {
-            sh->slots[j] =
-                (struct kg_slot){.k = k, .shard = sh, .index = j, .retry_ms = INT64_MAX};
+            sh->slots[j] = (struct kg_slot){.k = k, .shard = sh, .index = j, .retry_ms = INT64_MAX};
             kc_map_init(&sh->slots[j].entries);
         }
     }
@@ -96,7 +96,8 @@ void kg_slot_closing(struct kg_shard *sh, int32_t slot)
     s->retry_ms = INT64_MAX;
     size_t groups = s->entries.len;
     kgi_slot_clear(s, KAFKA_NOT_COORDINATOR);
-    kc_log(groups ? KC_INFO : KC_DEBUG, "groups", "event=slot_closed slot=%d groups=%zu", slot, groups);
+    kc_log(groups ? KC_INFO : KC_DEBUG, "groups", "event=slot_closed slot=%d groups=%zu", slot,
+           groups);
 }
 
 static void retry_loads(struct kg_shard *sh, int64_t now_ms)
@@ -195,8 +196,9 @@ static bool name_member(struct kg_step *s, struct kg_join_in *in)
     struct kc_uuid u = kc_uuid_random();
     char hex[KC_UUID_HEX_LEN + 1];
     kc_uuid_to_hex(&u, hex);
-    const char *id = kc_arena_printf(&s->arena, "%.*s-%.8s-%.4s-%.4s-%.4s-%.12s", KC_STR_ARG(prefix),
-                                     hex, hex + 8, hex + 12, hex + 16, hex + 20);
+    const char *id =
+        kc_arena_printf(&s->arena, "%.*s-%.8s-%.4s-%.4s-%.4s-%.12s", KC_STR_ARG(prefix), hex,
+                        hex + 8, hex + 12, hex + 16, hex + 20);
     in->new_id = (struct kc_str){id, id ? (int32_t)strlen(id) : 0};
     /* A NUL inside a client id would have ended the text: ids stay unique by their uuid alone. */
     return id != NULL;
@@ -305,8 +307,7 @@ const struct kg_group *kg_request_describe(struct kg_shard *sh, struct kc_str gr
     return e ? &e->group : NULL;
 }
 
-bool kg_shard_list(struct kg_shard *sh,
-                   void (*fn)(void *ctx, const struct kg_group *g), void *ctx)
+bool kg_shard_list(struct kg_shard *sh, void (*fn)(void *ctx, const struct kg_group *g), void *ctx)
 {
     bool complete = true;
     for (int32_t i = 0; i < KP_SLOTS; i++) {

@@ -328,7 +328,8 @@ static void expire_members(struct kg_group *g, struct kg_step *s)
             m->deadline_ms = INT64_MAX; /* the answer starts a new session */
             continue;
         }
-        kgi_drop(g, s, m, m->is_new ? "a new member never came back" : "a member's session expired");
+        kgi_drop(g, s, m,
+                 m->is_new ? "a new member never came back" : "a member's session expired");
     }
 }
 

@@ -24,7 +24,7 @@ struct kg_join_out {
     int32_t generation; /* -1 with an error */
     struct kc_str protocol_type, protocol_name, leader, member_id;
     bool skip_assignment; /* v9+ */
-    int32_t n_members;    /* 0 for all but the leader */
+    int32_t n_members; /* 0 for all but the leader */
     struct kg_join_member *members;
 };
 
@@ -35,9 +35,9 @@ struct kg_sync_out {
 };
 
 enum kg_persist {
-    KG_PERSIST_EMPTY,      /* the group lost its last member; nobody waits for it */
+    KG_PERSIST_EMPTY, /* the group lost its last member; nobody waits for it */
     KG_PERSIST_ASSIGNMENT, /* the leader's assignment is staged; kg_persisted makes it effective */
-    KG_PERSIST_STATIC      /* a static member has a new id; kg_persisted answers its JoinGroup */
+    KG_PERSIST_STATIC /* a static member has a new id; kg_persisted answers its JoinGroup */
 };
 
 enum kg_action_kind { KG_DO_JOIN_REPLY, KG_DO_SYNC_REPLY, KG_DO_PERSIST };
@@ -50,7 +50,7 @@ struct kg_action {
         struct kg_sync_out sync;
         struct {
             enum kg_persist what;
-            int32_t generation;   /* hand back to kg_persisted */
+            int32_t generation; /* hand back to kg_persisted */
             struct kc_str member; /* KG_PERSIST_STATIC: hand back, too */
         } persist;
     };
@@ -59,7 +59,7 @@ struct kg_action {
 /* One step: time and settings in, actions out. What actions point at lives until kg_step_reset. */
 struct kg_step {
     const struct kg_config *cfg;
-    int64_t now_ms;  /* monotonic */
+    int64_t now_ms; /* monotonic */
     int64_t wall_ms;
     struct kc_arena arena;
     int32_t n_actions, room_actions;
@@ -75,10 +75,10 @@ void kg_step_reset(struct kg_step *s);
 struct kg_join_in {
     void *req;
     struct kg_member_spec spec; /* spec.id "" = a new member */
-    struct kc_str new_id;       /* for a new member: "<client or instance id>-<uuid>" */
+    struct kc_str new_id; /* for a new member: "<client or instance id>-<uuid>" */
     struct kc_str protocol_type;
     bool require_known_id; /* v4+: answer 79 first (KIP-394) */
-    bool can_skip;         /* v9+ */
+    bool can_skip; /* v9+ */
 };
 /* The group must not be Dead; the request is answered now or parked. */
 void kg_join(struct kg_group *g, struct kg_step *s, const struct kg_join_in *in);

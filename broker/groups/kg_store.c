@@ -10,7 +10,7 @@ enum {
     KEY_OFFSET_OLD = 0,
     KEY_OFFSET = 1,
     KEY_GROUP = 2,
-    VALUE_GROUP = 3,           /* what Kafka 3.7 reads, too */
+    VALUE_GROUP = 3, /* what Kafka 3.7 reads, too */
     VALUE_OFFSET_EXPIRING = 1, /* the only version with an expiry of its own */
     VALUE_OFFSET = 3,
     VALUE_OFFSET_TOPIC_ID = 4
@@ -87,8 +87,8 @@ static void begin_record(struct kg_batch *b, int16_t key_version)
     kw_writer_i16(&b->key, key_version);
 }
 
-void kg_batch_offset(struct kg_batch *b, struct kc_str group, struct kc_str topic, int32_t partition,
-                     const struct kg_offset_value *v)
+void kg_batch_offset(struct kg_batch *b, struct kc_str group, struct kc_str topic,
+                     int32_t partition, const struct kg_offset_value *v)
 {
     begin_record(b, KEY_OFFSET);
     struct kw_offset_commit_key key = {group, topic, partition};
@@ -102,7 +102,7 @@ void kg_batch_offset(struct kg_batch *b, struct kc_str group, struct kc_str topi
         value.commit_timestamp = v->commit_wall_ms;
         value.expire_timestamp = v->expire_wall_ms;
         value.topic_id = v->topic_id;
-        int16_t version = v->expire_wall_ms >= 0            ? VALUE_OFFSET_EXPIRING
+        int16_t version = v->expire_wall_ms >= 0          ? VALUE_OFFSET_EXPIRING
                           : kc_uuid_is_zero(&v->topic_id) ? VALUE_OFFSET
                                                           : VALUE_OFFSET_TOPIC_ID;
         kw_writer_i16(&b->value, version);

@@ -15,7 +15,7 @@
 struct kw_group_metadata_value;
 
 enum {
-    KG_BATCH_BYTES = 512 * 1024,           /* a batch is closed past this size */
+    KG_BATCH_BYTES = 512 * 1024, /* a batch is closed past this size */
     KG_BATCHES_BYTES_MAX = 80 * 1024 * 1024 /* of all batches of one change */
 };
 
@@ -31,8 +31,8 @@ struct kg_batch {
 void kg_batch_init(struct kg_batch *b, int64_t wall_ms);
 void kg_batch_fini(struct kg_batch *b);
 /* v NULL: a tombstone. */
-void kg_batch_offset(struct kg_batch *b, struct kc_str group, struct kc_str topic, int32_t partition,
-                     const struct kg_offset_value *v);
+void kg_batch_offset(struct kg_batch *b, struct kc_str group, struct kc_str topic,
+                     int32_t partition, const struct kg_offset_value *v);
 /* The group as it is; staged: with the assignments that wait to become effective. */
 void kg_batch_group(struct kg_batch *b, const struct kg_group *g, bool staged);
 void kg_batch_group_gone(struct kg_batch *b, struct kc_str group);

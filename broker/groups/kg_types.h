@@ -6,22 +6,22 @@
 #include "wire/kw_errors.h"
 
 enum {
-    KG_PENDING_MAX = 10000,                /* ids of a group given out by error 79, not used yet */
+    KG_PENDING_MAX = 10000, /* ids of a group given out by error 79, not used yet */
     KG_GROUP_BYTES_MAX = 64 * 1024 * 1024, /* protocols and assignments of one group */
-    KG_NEW_MEMBER_TIMEOUT_MS = 300000,     /* a first JoinGroup may be parked that long */
-    KG_PROTOCOLS_MAX = 256,                /* of one member */
-    KG_SLOT_GROUPS_MAX = 100000            /* groups of one slot */
+    KG_NEW_MEMBER_TIMEOUT_MS = 300000, /* a first JoinGroup may be parked that long */
+    KG_PROTOCOLS_MAX = 256, /* of one member */
+    KG_SLOT_GROUPS_MAX = 100000 /* groups of one slot */
 };
 
 /* Kafka's broker settings for groups, read once at start. */
 struct kg_config {
-    int32_t min_session_ms;       /* group.min.session.timeout.ms */
-    int32_t max_session_ms;       /* group.max.session.timeout.ms */
-    int32_t initial_delay_ms;     /* group.initial.rebalance.delay.ms */
-    int32_t max_size;             /* group.max.size */
-    int32_t metadata_max;         /* offset.metadata.max.bytes */
-    int64_t retention_ms;         /* offsets.retention.minutes */
-    int64_t retention_check_ms;   /* offsets.retention.check.interval.ms */
+    int32_t min_session_ms; /* group.min.session.timeout.ms */
+    int32_t max_session_ms; /* group.max.session.timeout.ms */
+    int32_t initial_delay_ms; /* group.initial.rebalance.delay.ms */
+    int32_t max_size; /* group.max.size */
+    int32_t metadata_max; /* offset.metadata.max.bytes */
+    int64_t retention_ms; /* offsets.retention.minutes */
+    int64_t retention_check_ms; /* offsets.retention.check.interval.ms */
 };
 #define KG_CONFIG_DEFAULTS                                                                         \
     {                                                                                              \

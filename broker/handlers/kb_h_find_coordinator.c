@@ -17,8 +17,8 @@ static int16_t find(struct kb_req *req, int8_t key_type, struct kc_str key, stru
     if (key_type != KEY_GROUP && key_type != KEY_TRANSACTION) {
         return KAFKA_INVALID_REQUEST;
     }
-    const struct ki_topic *t = kg_slot_topic(
-        req->image, key_type == KEY_GROUP ? KP_GROUP_SLOTS : KP_TXN_SLOTS);
+    const struct ki_topic *t =
+        kg_slot_topic(req->image, key_type == KEY_GROUP ? KP_GROUP_SLOTS : KP_TXN_SLOTS);
     struct kb_leader leader = {.id = -1};
     if (t) {
         kb_leader(req, t, kg_slot_of(key), &leader);
@@ -55,8 +55,7 @@ static void find_many(struct kb_req *req)
     const struct kw_find_coordinator_request *body = req->body;
     struct kw_find_coordinator_response resp;
     kw_find_coordinator_response_init(&resp);
-    resp.coordinators =
-        kb_alloc(req, (size_t)body->n_coordinator_keys, sizeof(*resp.coordinators));
+    resp.coordinators = kb_alloc(req, (size_t)body->n_coordinator_keys, sizeof(*resp.coordinators));
     if (!resp.coordinators) {
         return;
     }

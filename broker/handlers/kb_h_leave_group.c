@@ -33,7 +33,8 @@ static void leave_many(struct kb_req *req)
         return;
     }
     for (int32_t i = 0; i < body->n_members; i++) {
-        who[i] = (struct kg_who){body->members[i].member_id, body->members[i].group_instance_id, -1};
+        who[i] =
+            (struct kg_who){body->members[i].member_id, body->members[i].group_instance_id, -1};
         reasons[i] = body->members[i].reason;
     }
     resp.error_code = kg_request_leave(kg_shard_here(req->app->groups), body->group_id, who,

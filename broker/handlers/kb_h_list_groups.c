@@ -54,7 +54,8 @@ static void collect(void *ctx, const struct kg_group *g)
 {
     struct list *l = ctx;
     const struct kw_list_groups_request *body = l->req->body;
-    if (l->dropped || !passes(body->states_filter, body->n_states_filter, kg_state_name(g->state)) ||
+    if (l->dropped ||
+        !passes(body->states_filter, body->n_states_filter, kg_state_name(g->state)) ||
         !passes(body->types_filter, body->n_types_filter, "classic")) {
         return;
     }

@@ -116,8 +116,7 @@ static bool fill_group(struct kb_req *req, const struct kw_offset_fetch_request_
 {
     const struct kg_offsets *offsets;
     out->group_id = asked->group_id;
-    out->error_code =
-        kg_request_fetch(kg_shard_here(req->app->groups), asked->group_id, &offsets);
+    out->error_code = kg_request_fetch(kg_shard_here(req->app->groups), asked->group_id, &offsets);
     if (out->error_code) {
         return true;
     }

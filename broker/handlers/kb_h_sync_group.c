@@ -32,8 +32,8 @@ static void run(struct kb_req *req)
         return;
     }
     for (int32_t i = 0; i < body->n_assignments; i++) {
-        list[i] = (struct kg_assignment){body->assignments[i].member_id,
-                                         body->assignments[i].assignment};
+        list[i] =
+            (struct kg_assignment){body->assignments[i].member_id, body->assignments[i].assignment};
     }
     s->waiter.synced = on_synced;
     s->req = req;

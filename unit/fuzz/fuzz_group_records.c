@@ -27,7 +27,8 @@ static void live(struct kg_group *g)
 {
     struct kg_step s;
     int parked;
-    struct kg_protocol p = {g->protocol_name.ptr ? g->protocol_name : KC_STR_LIT("range"), {NULL, 0}};
+    struct kg_protocol p = {g->protocol_name.ptr ? g->protocol_name : KC_STR_LIT("range"),
+                            {NULL, 0}};
     struct kg_join_in in = {.req = &parked,
                             .spec = {.id = KC_STR_LIT(""),
                                      .session_timeout_ms = 10000,

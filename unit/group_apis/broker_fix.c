@@ -40,7 +40,8 @@ static void write_config(const struct bx *b)
             "unsafeStorage: true\n"
             "listeners:\n  - {name: test, bind: 127.0.0.1, port: 0, advertisedHost: 127.0.0.1}\n"
             "health: {bind: 127.0.0.1, port: 0}\n"
-            "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: \"500\"}\n",
+            "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: "
+            "\"500\"}\n",
             b->dir);
     fclose(f);
 }
@@ -58,7 +59,7 @@ static uint16_t read_port(struct bx *b)
         text[n > 0 ? n : 0] = '\0';
         const char *at = strstr(text, "event=listening listener=test port=");
         if (at && strchr(at, '\n')) {
-            return (uint16_t)atoi(at + strlen("event=listening listener=test port="));
+            return (uint16_t)strtol(at + strlen("event=listening listener=test port="), NULL, 10);
         }
     }
     fprintf(stderr, "the broker did not start:\n%s\n", text);

@@ -17,7 +17,7 @@ struct bx {
 /* Starts the broker and waits until it answers; a new volume, or the one of the last run. */
 void bx_start(struct bx *b, bool fresh);
 void bx_kill(struct bx *b); /* SIGKILL */
-void bx_end(struct bx *b);  /* SIGTERM, expects exit code 0, removes the volume */
+void bx_end(struct bx *b); /* SIGTERM, expects exit code 0, removes the volume */
 
 struct bx_conn {
     int fd;

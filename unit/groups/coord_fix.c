@@ -69,7 +69,8 @@ void cx_ack(struct cx *x, int16_t error)
     a.done(a.ctx, &r);
 }
 
-static void append(void *ctx, int32_t s, struct kc_buf *batches, ks_append_done done, void *done_ctx)
+static void append(void *ctx, int32_t s, struct kc_buf *batches, ks_append_done done,
+                   void *done_ctx)
 {
     struct cx *x = ctx;
     KT_EQ(s, slot());
@@ -103,7 +104,8 @@ static void read_log(void *ctx, int32_t s, const struct ks_read_args *args, ks_r
     }
     struct kc_buf *buf = kc_buf_new(len);
     memcpy(buf->data, x->log + from, len);
-    struct ks_read_result r = {.n_slices = 1, .slices = {{buf, buf->data, len}}, .next_offset = next};
+    struct ks_read_result r = {
+        .n_slices = 1, .slices = {{buf, buf->data, len}}, .next_offset = next};
     done(done_ctx, &r);
 }
 
@@ -259,8 +261,8 @@ struct cx_answer *cx_join(struct cx *x, const char *member, const char *client, 
     return a;
 }
 
-struct cx_answer *cx_sync(struct cx *x, const char *member, int32_t generation, const char *assign_to,
-                          const char *bytes)
+struct cx_answer *cx_sync(struct cx *x, const char *member, int32_t generation,
+                          const char *assign_to, const char *bytes)
 {
     struct cx_answer *a = ask(x);
     struct kg_assignment list = {kc_str_of(assign_to ? assign_to : ""),
@@ -281,13 +283,12 @@ static void on_commit(struct kg_commit *c)
 void cx_commit(struct cx *x, struct cx_commit *c, const char *member, int32_t generation,
                const char *topic, int32_t partition, int64_t offset)
 {
-    *c = (struct cx_commit){
-        .part = {.topic = kc_str_of(topic),
-                 .partition = partition,
-                 .v = {.offset = offset,
-                       .leader_epoch = 3,
-                       .metadata = KC_STR_LIT("note"),
-                       .expire_wall_ms = -1}}};
+    *c = (struct cx_commit){.part = {.topic = kc_str_of(topic),
+                                     .partition = partition,
+                                     .v = {.offset = offset,
+                                           .leader_epoch = 3,
+                                           .metadata = KC_STR_LIT("note"),
+                                           .expire_wall_ms = -1}}};
     c->c = (struct kg_commit){.who = {.member_id = kc_str_of(member), .generation = generation},
                               .n = 1,
                               .parts = &c->part,

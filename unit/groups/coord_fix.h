@@ -42,15 +42,15 @@ struct cx {
 
 void cx_init(struct cx *x); /* with the slot of "g" open and loaded */
 void cx_fini(struct cx *x);
-void cx_open(struct cx *x);   /* opens the slot; loading needs cx_turns */
+void cx_open(struct cx *x); /* opens the slot; loading needs cx_turns */
 void cx_close(struct cx *x);
-void cx_turns(struct cx *x);  /* runs what was put off */
+void cx_turns(struct cx *x); /* runs what was put off */
 void cx_ack(struct cx *x, int16_t error); /* the oldest append ends */
 void cx_pass(struct cx *x, int64_t ms);
 
 struct cx_answer *cx_join(struct cx *x, const char *member, const char *client, int session_ms);
-struct cx_answer *cx_sync(struct cx *x, const char *member, int32_t generation, const char *assign_to,
-                          const char *bytes);
+struct cx_answer *cx_sync(struct cx *x, const char *member, int32_t generation,
+                          const char *assign_to, const char *bytes);
 /* -100 while the answer is out. */
 struct cx_commit {
     struct kg_commit c;

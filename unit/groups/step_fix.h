@@ -32,13 +32,13 @@ struct fx {
 };
 
 struct fx_join {
-    const char *id;       /* member id; NULL = "" */
+    const char *id; /* member id; NULL = "" */
     const char *instance; /* NULL = dynamic */
-    const char *new_id;   /* what a new member is to be called */
+    const char *new_id; /* what a new member is to be called */
     const char *protocols; /* "range:meta,roundrobin:meta"; NULL = "range:x" */
-    const char *type;     /* NULL = "consumer" */
-    bool two_step;        /* v4+ */
-    bool can_skip;        /* v9+ */
+    const char *type; /* NULL = "consumer" */
+    bool two_step; /* v4+ */
+    bool can_skip; /* v9+ */
     int32_t session_ms, rebalance_ms; /* 0 = 10 s, 60 s */
 };
 

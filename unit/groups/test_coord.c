@@ -156,8 +156,8 @@ static void commits_are_refused_as_kafka_refuses_them(void)
     KT_EQ(c.part.error, KAFKA_UNKNOWN_MEMBER_ID);
     static char text[5000];
     memset(text, 'x', sizeof(text));
-    c = (struct cx_commit){.part = {.topic = KC_STR_LIT("t"),
-                                    .v = {.metadata = {text, 4097}, .expire_wall_ms = -1}}};
+    c = (struct cx_commit){
+        .part = {.topic = KC_STR_LIT("t"), .v = {.metadata = {text, 4097}, .expire_wall_ms = -1}}};
     c.c = (struct kg_commit){.who = {.member_id = kc_str_of(m), .generation = 1},
                              .n = 1,
                              .parts = &c.part,
@@ -348,7 +348,8 @@ static void the_log_holds_kafkas_own_records(void)
     KT_EQ(r.key.len, sizeof(key));
     KT_TRUE(memcmp(r.key.ptr, key, sizeof(key)) == 0);
     /* version 3: offset, leader epoch, metadata, commit timestamp */
-    static const uint8_t value[] = {0, 3, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 3, 0, 4, 'n', 'o', 't', 'e'};
+    static const uint8_t value[] = {0, 3, 0, 0, 0, 0, 0,   0,   0,   42,
+                                    0, 0, 0, 3, 0, 4, 'n', 'o', 't', 'e'};
     KT_EQ(r.value.len, sizeof(value) + 8);
     KT_TRUE(memcmp(r.value.ptr, value, sizeof(value)) == 0);
     cx_fini(&x);
@@ -364,12 +365,15 @@ static void garbage_in_the_log_is_left_out(void)
     struct kw_batch_builder b;
     struct kw_batch_args args = KW_BATCH_ARGS_PLAIN;
     struct kc_bytes out;
-    static const uint8_t bad_key[] = {0, 1, 0, 99, 'g'}, odd_key[] = {0, 77}, group[] = {0, 2, 0, 1, 'g'};
+    static const uint8_t bad_key[] = {0, 1, 0, 99, 'g'}, odd_key[] = {0, 77},
+                         group[] = {0, 2, 0, 1, 'g'};
     static const uint8_t bad_value[] = {0, 3, 1};
     kw_batch_builder_init(&b, &args, 4096);
-    kw_batch_builder_add(&b, 1, (struct kc_bytes){bad_key, 5}, (struct kc_bytes){bad_value, 3}, NULL, 0);
+    kw_batch_builder_add(&b, 1, (struct kc_bytes){bad_key, 5}, (struct kc_bytes){bad_value, 3},
+                         NULL, 0);
     kw_batch_builder_add(&b, 1, (struct kc_bytes){odd_key, 2}, KC_BYTES_NULL, NULL, 0);
-    kw_batch_builder_add(&b, 1, (struct kc_bytes){group, 5}, (struct kc_bytes){bad_value, 3}, NULL, 0);
+    kw_batch_builder_add(&b, 1, (struct kc_bytes){group, 5}, (struct kc_bytes){bad_value, 3}, NULL,
+                         0);
     kw_batch_builder_add(&b, 1, KC_BYTES_NULL, (struct kc_bytes){bad_value, 3}, NULL, 0);
     KT_REQUIRE(kw_batch_builder_end(&b, &out) == 0);
     memcpy(x.log + x.log_len, out.ptr, (size_t)out.len);

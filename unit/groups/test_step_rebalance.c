@@ -301,8 +301,11 @@ static void random_histories_answer_every_request_once(void)
             seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
             uint32_t r = (uint32_t)(seed >> 33);
             const char *id = ids[r % 4], *instance = (r >> 2) % 8 == 0 ? "i1" : NULL;
-            struct fx_join j = {.id = (r >> 5) % 2 ? id : NULL, .new_id = id, .instance = instance,
-                                .protocols = protos[(r >> 6) % 4], .two_step = (r >> 8) % 2};
+            struct fx_join j = {.id = (r >> 5) % 2 ? id : NULL,
+                                .new_id = id,
+                                .instance = instance,
+                                .protocols = protos[(r >> 6) % 4],
+                                .two_step = (r >> 8) % 2};
             f.auto_persist = (r >> 9) % 4 != 0;
             switch ((r >> 11) % 8) {
             case 0:

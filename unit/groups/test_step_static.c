@@ -90,8 +90,8 @@ static void a_static_member_back_with_other_protocols_that_change_the_vote_rebal
     f.cfg.initial_delay_ms = 0;
     fx_join(&f, (struct fx_join){.new_id = "a", .instance = "i1", .protocols = "range:1,rr:1"});
     fx_sync(&f, "a", 1, "a=1");
-    int a2 = fx_join(&f, (struct fx_join){.new_id = "a2", .instance = "i1",
-                                          .protocols = "rr:1,range:1"});
+    int a2 = fx_join(
+        &f, (struct fx_join){.new_id = "a2", .instance = "i1", .protocols = "rr:1,range:1"});
     KT_EQ(fx_at(&f, a2)->generation, 2);
     KT_STR(fx_at(&f, a2)->protocol, "rr");
     fx_fini(&f);
@@ -117,8 +117,8 @@ static void a_static_member_that_is_away_survives_a_rebalance(void)
     struct fx f;
     fx_init(&f);
     f.cfg.initial_delay_ms = 100;
-    fx_join(&f, (struct fx_join){.new_id = "a", .instance = "i1", .session_ms = 120000,
-                                 .rebalance_ms = 30000});
+    fx_join(&f, (struct fx_join){
+                    .new_id = "a", .instance = "i1", .session_ms = 120000, .rebalance_ms = 30000});
     fx_join(&f, (struct fx_join){.new_id = "b", .rebalance_ms = 30000});
     fx_pass(&f, 300);
     fx_sync(&f, "b", 1, NULL);

@@ -19,7 +19,7 @@ def produce(bootstrap, topic, first, count):
 
 
 def consume(bootstrap, topic, group, count):
-    p = subprocess.Popen(["kcat", "-b", bootstrap, "-X", "auto.offset.reset=earliest", "-f", "%k\t%s\n", "-G", group, topic],
+    p = subprocess.Popen(["kcat", "-b", bootstrap, "-X", "auto.offset.reset=earliest", "-u", "-f", "%k\t%s\n", "-G", group, topic],
                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     watchdog = threading.Timer(120, p.kill)
     watchdog.start()

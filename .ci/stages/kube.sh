@@ -1,13 +1,23 @@
 #!/usr/bin/env bash
 # kube: a real Kubernetes of KC_NODES nodes (3), kaas installed by Helm, scenarios inside; then everything ends.
+# kube.sh [NAME...]: only the scenarios whose name contains one of the words.
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
 "$ROOT/.ci/deps.sh" build clients kube
 build release kaas-broker kaas-operator >&2
-KC_RUN=$(mktemp -d "${TMPDIR:-/tmp}/kaas-kube-XXXX")/run
-export KC_RUN KC_NODES=${KC_NODES:-3}
-trap '"$ROOT/e2e/kube/dev-kube.sh" down >&2 || true; rm -rf "$(dirname "$KC_RUN")"' EXIT
-PYTHONPATH=$ROOT/e2e step "client programs" python3 -m kaaslib.clients
+work=$(mktemp -d "${TMPDIR:-/tmp}/kaas-kube-XXXX")
+export KC_RUN=$work/run KC_NODES=${KC_NODES:-3}
+trap '"$ROOT/e2e/kube/dev-kube.sh" down >&2 || true; rm -rf "$work"' EXIT
+
+# suite FILE [NAME...]: runs a suite inside the cluster, shows it, adds its closing line to the sums.
+suite() {
+  "$ROOT/e2e/kube/kenv" python3 -B "$ROOT/e2e/kube/$1" "${@:2}" 2>&1 | tee "$work/out" >&2 || true
+  count "$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$work/out" | tail -n 1)"
+}
+
+PYTHONPATH=$ROOT/e2e step "client programs" python3 -B -m kaaslib.clients
 "$ROOT/e2e/kube/dev-kube.sh" up "$KC_NODES" >&2
-"$ROOT/e2e/kube/kenv" python3 "$ROOT/e2e/kube/suite.py" "$@"
+[ $# -gt 0 ] || suite api_suite.py
+suite suite.py "$@"
+finish

@@ -69,14 +69,34 @@ static void merge(struct kl_view *v)
     }
 }
 
-static void expire_pushed(struct kl_view *v)
+/* The same to everyone who acts on rows. */
+static bool agrees(const struct kl_pushed *p, const struct kp_row *row)
+{
+    if (p->gone || !row) {
+        return p->gone && !row;
+    }
+    return row->health == p->row.health && row->state == p->row.state &&
+           row->condemned == p->row.condemned && kc_uuid_eq(&row->incarnation, &p->row.incarnation);
+}
+
+/* A row is pushed with the newest order published so far; the next document may have been written
+ * already without it, the one after that was not. */
+static bool outlived(const struct kl_view *v, const struct kl_pushed *p)
 {
     const struct kp_order *now = &v->document->order;
+    if (strcmp(p->order.uid, now->uid) != 0 || now->term != p->order.term) {
+        return strcmp(p->order.uid, now->uid) != 0 || now->term > p->order.term;
+    }
+    return now->generation >= p->order.generation + 2 ||
+           (now->generation >= p->order.generation && agrees(p, ki_row(v->document, p->broker)));
+}
+
+static void expire_pushed(struct kl_view *v)
+{
     int32_t kept = 0;
     for (int32_t i = 0; i < v->n_pushed; i++) {
-        const struct kl_pushed *p = &v->pushed[i];
-        if (strcmp(p->order.uid, now->uid) == 0 && kp_order_cmp(now, &p->order) < 0) {
-            v->pushed[kept++] = *p;
+        if (!outlived(v, &v->pushed[i])) {
+            v->pushed[kept++] = v->pushed[i];
         }
     }
     v->n_pushed = kept;

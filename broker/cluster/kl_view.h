@@ -1,8 +1,8 @@
 /* kl_view.h - the image as this broker sees it: the document, with rows the operator pushed. Pure.
  *
  * Heartbeat answers carry broker rows ahead of the document, so that all brokers agree within a
- * second (design.md, 4). A pushed row stands until a document of the same or a newer order is
- * applied after it. Documents never go back in order; a new uid replaces. Owner: control loop. */
+ * second (design.md, 4). A pushed row stands until a document that is surely newer has been applied.
+ * Documents never go back in order; a new uid replaces. Owner: control loop. */
 #ifndef KL_VIEW_H
 #define KL_VIEW_H
 

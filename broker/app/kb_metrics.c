@@ -77,7 +77,7 @@ static void write_groups(struct kb_broker *b, struct kh_out *o)
     struct kg_metrics sample, *g = &sample;
     kg_groups_metrics(groups, g);
     kh_metric(o, GAUGE, "kaas_groups", "Consumer groups this broker coordinates, by state.");
-    for (int state = KG_EMPTY; state < KG_DEAD; state++) {
+    for (enum kg_state state = KG_EMPTY; state < KG_DEAD; state++) {
         kh_printf(o, "kaas_groups{state=\"%s\"} %" PRId64 "\n", kg_state_name(state),
                   g->groups[state]);
     }

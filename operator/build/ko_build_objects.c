@@ -103,6 +103,8 @@ json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *
     }
     json_t *d = ko_build_doc(c, "v1", "ConfigMap", "-config", true);
     char *yaml = ko_build_broker_yaml(c, &f);
+    /* Lets the operator watch this one without the image's, which are large and change often. */
+    ko_put(kc_json_at(d, "metadata.labels"), "kaas.dev/part", json_string("config"));
     ko_put(d, "data", ko_pack("{s:s}", "broker.yaml", yaml));
     kc_free(yaml);
     return d;

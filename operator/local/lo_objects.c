@@ -78,9 +78,13 @@ json_t *lo_slice_doc(const json_t *sts, const struct lo_pod_state *pods, int32_t
     snprintf(name, sizeof(name), "%s-local", service);
     json_t *doc = ko_doc_new(KO_ENDPOINTSLICE, ko_ns(sts), name);
     json_t *meta = json_object_get(doc, "metadata"), *endpoints = json_array();
-    json_object_set_new(meta, "labels",
-                        json_pack("{s:s, s:s}", SERVICE_LABEL, service,
-                                  "endpointslice.kubernetes.io/managed-by", "kaas-operator-local"));
+    /* As in a cluster, slices carry the labels of their Service; ours has those of the set. */
+    json_t *labels = json_deep_copy(kc_json_at(sts, "metadata.labels"));
+    labels = labels ? labels : json_object();
+    json_object_update_new(labels, json_pack("{s:s, s:s}", SERVICE_LABEL, service,
+                                             "endpointslice.kubernetes.io/managed-by",
+                                             "kaas-operator-local"));
+    json_object_set_new(meta, "labels", labels);
     json_object_set_new(meta, "ownerReferences", owned_by(sts));
     for (int32_t i = 0; i < n; i++) {
         json_array_append_new(endpoints, endpoint(sts, &pods[i]));

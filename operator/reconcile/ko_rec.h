@@ -1,0 +1,203 @@
+/* ko_rec.h - the inside of the reconciler, shared by its files. Owner: the API loop. */
+#ifndef KO_REC_H
+#define KO_REC_H
+
+#include <stdatomic.h>
+
+#include "base/kc_list.h"
+#include "base/kc_map.h"
+#include "reconcile/ko_queue.h"
+#include "reconcile/ko_reconcile.h"
+#include "store/ko_object.h"
+
+#define KO_TOPIC_FINALIZER "kaas.dev/topic"
+#define KO_FORCE_ROLLOUT "kaas.dev/force-rollout"
+
+struct ko_events;
+
+/* The context of one watch. */
+struct ko_informer {
+    struct ko_rec *rec;
+    enum ko_kind kind;
+};
+
+/* A call on the store under way; freed by its callback, or with the reconciler. Base of the files'
+ * own structs (first member). */
+struct ko_op {
+    struct kc_list link;
+    struct ko_rec *rec;
+    void (*fini)(struct ko_op *op); /* more than kc_free, or NULL */
+};
+
+/* An object the operator applies, as last applied and as last seen. */
+struct ko_owned {
+    uint64_t desired; /* hash of the document applied last; 0 = none */
+    uint64_t applied; /* hash of what the API server made of it */
+    uint64_t observed; /* hash of what the watch saw last; 0 = not there */
+    char uid[40];
+    bool in_flight;
+};
+
+struct ko_pod {
+    char uid[40], owner_uid[40], node[254];
+    int64_t created_ms;
+    bool running;
+    int64_t running_since_ms; /* monotonic, when first seen running */
+};
+
+/* A KaasCluster. */
+struct ko_rc {
+    char key[KO_KEY_MAX]; /* "ns/name" */
+    json_t *doc; /* NULL: no object (any more) */
+    struct ko_cluster *spec; /* the last valid one; NULL before */
+    bool spec_told; /* to the control thread, with generation spec->generation */
+    int64_t told_generation;
+    bool told_synced;
+    char invalid[600]; /* why the newest spec is not valid, "" if it is */
+    char error[300]; /* the last failed step, "" if all went well */
+    json_t *sts; /* StatefulSet as last seen */
+    struct ko_view *view;
+    json_t *status; /* last written; NULL: unknown */
+    bool status_dirty, status_in_flight, rolling;
+    int64_t status_at_ms; /* of the last write */
+    int64_t blocked_since_ms; /* running pods without heartbeat since; 0 = none */
+    int step; /* of the run under way, -1 = none */
+};
+
+struct ko_topic_name;
+/* A KaasTopic object. */
+struct ko_to {
+    struct kc_list link; /* among the claimants of a name */
+    char key[KO_KEY_MAX]; /* "ns/object" */
+    json_t *doc;
+    struct ko_topic_name *name; /* NULL while the spec names no topic of a cluster */
+    bool gone; /* being deleted, and the topic's data is: the finalizer may go */
+    /* Its deletion was asked for by a client; the watch may not have shown it yet. */
+    bool doomed;
+};
+/* A topic of a cluster, by name; lives while an object claims it or the operator knows its id. */
+struct ko_topic_name {
+    char key[KO_KEY_MAX]; /* "ns/cluster/topic" */
+    char cluster[KO_KEY_MAX]; /* "ns/cluster" */
+    const char *topic; /* into key */
+    struct kc_list claimants;
+    char id[KC_UUID_B64_LEN + 1]; /* "" = none yet */
+    json_t *lost; /* spec of the owner that vanished without being deleted: made again */
+    bool creating; /* an object of this name is being made */
+    bool deleting; /* its deletion has been told to the control thread */
+    bool told; /* to the control thread, as told_* say */
+    uint64_t told_hash;
+};
+
+struct ko_rec {
+    struct ko_rec_opts o;
+    char *ns, *component, *image, *heartbeat_host, *local_bootstrap;
+    struct rt_loop *loop;
+    struct ko_store *store;
+    struct ko_control *control;
+    struct ko_queue *queue;
+    uv_timer_t timer, status_timer;
+    int open_timers;
+    struct ko_watch *watches[KO_KIND_COUNT];
+    struct ko_informer informers[KO_KIND_COUNT];
+    int unsynced;
+    bool started, leader;
+    _Atomic bool synced;
+    struct kc_list ops;
+    struct kc_map clusters; /* "ns/name" -> struct ko_rc */
+    struct kc_map owned; /* "plural/ns/name" -> struct ko_owned */
+    struct kc_map pods; /* "ns/name" -> struct ko_pod */
+    struct kc_map slices; /* "ns/name" -> struct ko_slice (ko_rec_slice.c) */
+    struct kc_map brokers; /* "ns/name" -> KaasBroker as seen and written (ko_rec_broker.c) */
+    struct kc_map topics; /* "ns/name" -> struct ko_to */
+    struct kc_map names; /* "ns/cluster/topic" -> struct ko_topic_name */
+    struct ko_events *events;
+    struct {
+        _Atomic uint64_t reconciles, failures, applies, status_writes, events, foreign, queue_len;
+        _Atomic uint32_t clusters, topics;
+        _Atomic bool leader;
+    } m;
+};
+
+/* ---- ko_reconcile.c ---- */
+void *ko_op_new(struct ko_rec *r, size_t size, void (*fini)(struct ko_op *op));
+void ko_op_free(void *op);
+/* Queues "c:ns/name" (cluster), "t:ns/name" (topic object), "n:ns/cluster/topic" (topic name),
+ * "s:ns/name" (slice). delay 0 = now. */
+void ko_rec_queue(struct ko_rec *r, char type, const char *key, int64_t delay_ms);
+/* What a reconcile ends with; steps that go on later call it from their last callback. */
+void ko_rec_finished(struct ko_rec *r, const char *queue_key, bool ok);
+struct ko_rc *ko_rec_cluster(struct ko_rec *r, const char *key);
+void *ko_rec_find(const struct kc_map *m, const char *key);
+
+/* ---- ko_rec_owned.c ---- */
+/* Applies doc (takes it) unless the object is as it was applied. done(ctx, ok) at once when nothing
+ * is to be done. why (of a failure) is written to c->error. */
+void ko_rec_own(struct ko_rec *r, struct ko_rc *c, enum ko_kind k, json_t *doc,
+                void (*done)(struct ko_rec *r, const char *cluster, bool ok));
+void ko_rec_owned_seen(struct ko_rec *r, enum ko_kind k, enum ko_event ev, json_t *doc);
+
+/* ---- ko_rec_cluster.c ---- */
+void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_sts_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_cluster_run(struct ko_rec *r, const char *key);
+/* Slices and topics have been told: so may be that everything was. */
+void ko_rec_tell_synced(struct ko_rec *r);
+void ko_rec_cluster_free(void *c);
+
+/* ---- ko_rec_slice.c ---- */
+void ko_rec_slice_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_slice_run(struct ko_rec *r, const char *key);
+/* The cluster's StatefulSet came or changed: its slices may be admitted now. */
+void ko_rec_slices_of(struct ko_rec *r, const struct ko_rc *c);
+void ko_rec_slice_free(void *s);
+
+/* ---- ko_rec_topic.c ---- */
+void ko_rec_topic_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_topic_run(struct ko_rec *r, const char *key);
+void ko_rec_name_run(struct ko_rec *r, const char *key);
+void ko_rec_topics_of(struct ko_rec *r, const char *cluster);
+struct ko_topic_name *ko_rec_name(struct ko_rec *r, const char *cluster, const char *topic,
+                                  bool make);
+/* The object that owns the name; NULL = none. */
+struct ko_to *ko_rec_owner(const struct ko_topic_name *n);
+/* An object claims the name and is not being deleted. */
+bool ko_rec_claimed(const struct ko_topic_name *n);
+void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id);
+void ko_rec_adopt(struct ko_rec *r, const char *cluster, const struct ki_topic *topics, int32_t n);
+void ko_rec_topic_free(void *t);
+void ko_rec_name_free(void *n);
+
+/* ---- ko_rec_make.c: KaasTopic objects for topics that clients made or the volume has ---- */
+struct ko_make {
+    const char *cluster; /* "ns/name" */
+    const char *topic;
+    const char *id; /* base64 */
+    int32_t partitions, replication_factor;
+    int32_t n_configs;
+    const struct ki_config *configs;
+};
+/* Creates the object with the finalizer and status.topicId; done(r, ticket, code): 0 or Kafka's. */
+void ko_rec_make_topic(struct ko_rec *r, const struct ko_make *m, uint64_t ticket,
+                       void (*done)(struct ko_rec *r, uint64_t ticket, int32_t code,
+                                    const char *why));
+void ko_rec_admin(struct ko_rec *r, const struct ko_admin *a);
+
+/* ---- ko_rec_status.c ---- */
+void ko_rec_status_run(struct ko_rec *r);
+void ko_rec_status_dirty(struct ko_rec *r, struct ko_rc *c);
+/* A transition of the control thread as an Event (a callback, so ctx is the reconciler). */
+void ko_rec_control_event(void *ctx, const char *cluster, const struct kp_event *ev);
+void ko_rec_event(struct ko_rec *r, const json_t *about, bool warning, const char *reason,
+                  const char *fmt, ...) KC_PRINTF(5, 6);
+
+/* ---- ko_rec_broker.c: KaasBroker objects ---- */
+void ko_rec_brokers_run(struct ko_rec *r, struct ko_rc *c);
+void ko_rec_broker_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+void ko_rec_broker_free(void *b);
+/* A registry row as status shows it; old: the row shown before, or NULL. lastSeen of a living broker
+ * moves at most every 30 s, and is exact when frozen (R13). */
+json_t *ko_row_json(const struct kp_row *row, const json_t *old, int64_t now_wall_ms);
+
+#endif

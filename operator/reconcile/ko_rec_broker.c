@@ -1,0 +1,166 @@
+/* KaasBroker objects: one a registry row, as Nodes are in Kubernetes; gone with the row. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_json.h"
+#include "base/kc_mem.h"
+#include "reconcile/ko_cond.h"
+#include "reconcile/ko_rec.h"
+
+struct ko_rb {
+    char cluster[KO_KEY_MAX];
+    int32_t id;
+    bool exists, in_flight;
+    json_t *status; /* last written, or as first seen */
+};
+
+void ko_rec_broker_free(void *arg)
+{
+    struct ko_rb *b = arg;
+    json_decref(b->status);
+    kc_free(b);
+}
+
+static struct ko_rb *broker(struct ko_rec *r, const char *key)
+{
+    struct ko_rb *b = ko_rec_find(&r->brokers, key);
+    if (!b) {
+        b = kc_zalloc(sizeof(*b));
+        kc_map_put(&r->brokers, key, strlen(key), b);
+    }
+    return b;
+}
+
+void ko_rec_broker_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
+{
+    char key[KO_KEY_MAX];
+    int n = snprintf(key, sizeof(key), "%s/%s", ko_ns(doc), ko_name(doc));
+    if (n <= 0 || (size_t)n >= sizeof(key)) {
+        return;
+    }
+    ko_rec_owned_seen(r, KO_KAASBROKER, ev, doc);
+    struct ko_rb *b = broker(r, key);
+    bool fresh = !b->exists;
+    b->exists = ev != KO_DELETED;
+    b->id = (int32_t)kc_json_int(doc, "spec.id", -1);
+    snprintf(b->cluster, sizeof(b->cluster), "%s/%s", ko_ns(doc),
+             kc_json_str(doc, "spec.cluster", ""));
+    struct ko_rc *c = ko_rec_cluster(r, b->cluster);
+    if (fresh && c) {
+        ko_rec_status_dirty(r, c); /* its row can be written now */
+    }
+    if (!b->exists) {
+        json_decref(b->status);
+        b->status = NULL;
+    } else if (!b->status) {
+        b->status = json_deep_copy(json_object_get(doc, "status"));
+    }
+}
+
+struct broker_op {
+    struct ko_op op;
+    char key[KO_KEY_MAX];
+    json_t *status;
+};
+
+static void broker_fini(struct ko_op *op)
+{
+    json_decref(((struct broker_op *)op)->status);
+}
+
+static void on_written(void *ctx, const struct ko_result *res)
+{
+    struct broker_op *o = ctx;
+    struct ko_rb *b = ko_rec_find(&o->op.rec->brokers, o->key);
+    if (b) {
+        b->in_flight = false;
+        if (res->code == 200) {
+            json_decref(b->status);
+            b->status = json_incref(o->status);
+        }
+    }
+    ko_op_free(o);
+}
+
+static void on_owned(struct ko_rec *r, const char *cluster, bool ok)
+{
+    (void)r;
+    (void)cluster;
+    (void)ok; /* logged where it failed; the next tick tries again */
+}
+
+/* A row of the registry plus what kubectl get kaasbrokers shows beside it. */
+static json_t *status_of(struct ko_rec *r, const struct kp_row *row, const char *key,
+                         const json_t *old, int64_t wall)
+{
+    json_t *st = ko_row_json(row, old, wall), *conds = json_array();
+    struct ko_cond_list l = {conds, json_object_get(old, "conditions"), 1};
+    const struct ko_pod *p = ko_rec_find(&r->pods, key); /* named as the KaasBroker */
+    bool serving = row->state == KP_SERVING;
+    const char *why = kp_reason_name(row->reason);
+    json_object_del(st, "id");
+    json_object_set_new(st, "podUID", json_string(row->pod_uid));
+    json_object_set_new(st, "rack", json_string(row->rack));
+    json_object_set_new(st, "node", json_string(p ? p->node : ""));
+    ko_cond_add(&l, "Ready", serving ? "True" : "False", kp_state_name(row->state), why);
+    json_object_set_new(st, "conditions", conds);
+    return st;
+}
+
+static void write_row(struct ko_rec *r, struct ko_rc *c, const struct kp_row *row, int64_t wall)
+{
+    char key[KO_KEY_MAX];
+    json_t *doc = ko_build_broker(c->spec, row->id);
+    snprintf(key, sizeof(key), "%s/%s", ko_ns(doc), ko_name(doc));
+    struct ko_rb *b = broker(r, key);
+    if (!b->exists) {
+        ko_rec_own(r, c, KO_KAASBROKER, doc, on_owned);
+        return; /* the status follows when the watch has seen it */
+    }
+    json_decref(doc);
+    json_t *status = status_of(r, row, key, b->status, wall);
+    if (b->in_flight || json_equal(status, b->status)) {
+        json_decref(status);
+        return;
+    }
+    struct broker_op *o = ko_op_new(r, sizeof(*o), broker_fini);
+    snprintf(o->key, sizeof(o->key), "%s", key);
+    o->status = status;
+    b->in_flight = true;
+    doc = ko_doc_new(KO_KAASBROKER, c->spec->ns, strchr(key, '/') + 1);
+    json_object_set(doc, "status", status);
+    r->store->ops->apply_status(r->store, KO_KAASBROKER, doc, on_written, o);
+    json_decref(doc);
+}
+
+static bool has_row(const struct ko_view *v, int32_t id)
+{
+    for (int32_t i = 0; i < v->n_rows; i++) {
+        if (v->rows[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ko_rec_brokers_run(struct ko_rec *r, struct ko_rc *c)
+{
+    int64_t wall = kc_wall_ms();
+    const struct ko_view *v = c->view;
+    struct kc_map_iter it = {0};
+    if (!v || !v->active) {
+        return;
+    }
+    for (int32_t i = 0; i < v->n_rows; i++) {
+        write_row(r, c, &v->rows[i], wall);
+    }
+    for (struct kc_map_entry *e; (e = kc_map_next(&r->brokers, &it));) {
+        struct ko_rb *b = e->value;
+        if (b->exists && strcmp(b->cluster, c->key) == 0 && !has_row(v, b->id)) {
+            b->exists = false; /* asked for once; the watch confirms */
+            r->store->ops->remove(r->store, KO_KAASBROKER, c->spec->ns, strchr(e->key, '/') + 1,
+                                  NULL, NULL, NULL);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/* op_bed.h - a reconciler over a local store and the played control thread. */
+#ifndef OP_BED_H
+#define OP_BED_H
+
+#include "op_control.h"
+#include "op_sample.h"
+#include "reconcile/ko_reconcile.h"
+#include "store/ko_object.h"
+#include "store/ko_store_local.h"
+
+struct bed {
+    struct rt_loop loop;
+    struct ko_store *store;
+    struct ko_rec *rec;
+    struct ko_control_callbacks cb;
+    int code;
+    json_t *doc; /* of the last result, owned */
+    uint64_t rv; /* of the newest change any watch saw */
+};
+
+void bed_start(struct bed *b); /* leader at once */
+void bed_stop(struct bed *b);
+/* Turns the loop until nothing is queued or under way (a few idle turns). */
+void bed_settle(struct bed *b);
+#define BED_WAIT(b, cond)                                                                          \
+    while (!(cond)) {                                                                              \
+        uv_run(&(b)->loop.uv, UV_RUN_ONCE);                                                        \
+    }
+/* Result codes; the object is in b->doc. */
+int bed_get(struct bed *b, enum ko_kind k, const char *name);
+int bed_create(struct bed *b, enum ko_kind k, const char *yaml);
+int bed_create_doc(struct bed *b, enum ko_kind k, json_t *doc); /* takes doc */
+int bed_merge(struct bed *b, enum ko_kind k, const char *name, const char *yaml);
+int bed_remove(struct bed *b, enum ko_kind k, const char *name);
+/* Status of a condition of the object in b->doc, "" if it has none. */
+const char *bed_cond(struct bed *b, const char *type);
+
+#endif

@@ -1,0 +1,215 @@
+/* A KaasCluster becomes objects and facts for the controller; its status is what the controller sees. */
+#include "base/kc_json.h"
+#include "op_bed.h"
+
+static void create_cluster(struct bed *b, const char *extra)
+{
+    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(extra));
+    bed_settle(b);
+}
+
+static void a_cluster_gets_its_objects(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 200);
+    KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 3);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-brokers"), 200);
+    KT_TRUE(kc_json_bool(b.doc, "spec.publishNotReadyAddresses", false)); /* W3 */
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-bootstrap"), 200);
+    KT_EQ(bed_get(&b, KO_CONFIGMAP, "demo-config"), 200);
+    KT_EQ(bed_get(&b, KO_PDB, "demo"), 200);
+    KT_EQ(bed_get(&b, KO_SERVICEACCOUNT, "demo-broker"), 200);
+    KT_EQ(bed_get(&b, KO_ROLE, "demo-broker"), 200);
+    KT_EQ(bed_get(&b, KO_ROLEBINDING, "demo-broker"), 200);
+    KT_TRUE(strstr(op_played.log, "cluster ns/demo 3|") != NULL);
+    KT_TRUE(strstr(op_played.log, "synced ns/demo|") != NULL);
+    bed_stop(&b);
+}
+
+static void a_thousand_reconciles_write_nothing(void)
+{
+    struct bed b;
+    struct ko_rec_metrics before, after;
+    bed_start(&b);
+    create_cluster(&b, "");
+    bed_get(&b, KO_STATEFULSET, "demo");
+    char rv[32];
+    ko_rec_metrics_read(b.rec, &before);
+    KT_TRUE(before.applies >= 8);
+    for (int i = 0; i < 1000; i++) {
+        b.cb.leader(b.cb.ctx, true); /* looks at everything */
+        uv_run(&b.loop.uv, UV_RUN_NOWAIT);
+    }
+    bed_settle(&b);
+    ko_rec_metrics_read(b.rec, &after);
+    KT_TRUE(after.reconciles >= before.reconciles + 500);
+    KT_EQ(after.applies, before.applies);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    snprintf(rv, sizeof(rv), "%s", ko_rv(b.doc));
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_EQ(after.status_writes, before.status_writes);
+    bed_stop(&b);
+}
+
+static void drift_is_put_right(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    bed_merge(&b, KO_STATEFULSET, "demo", "spec: {replicas: 9}");
+    bed_settle(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 3);
+    bed_remove(&b, KO_SERVICE, "demo-brokers");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-brokers"), 200);
+    bed_stop(&b);
+}
+
+static void a_status_of_others_is_no_drift(void)
+{
+    struct bed b;
+    struct ko_rec_metrics before, after;
+    bed_start(&b);
+    create_cluster(&b, "");
+    ko_rec_metrics_read(b.rec, &before);
+    json_t *doc = op_yaml("metadata: {namespace: ns, name: demo}\nstatus: {replicas: 3}");
+    b.store->ops->apply_status(b.store, KO_STATEFULSET, doc, NULL, NULL);
+    json_decref(doc);
+    bed_settle(&b);
+    ko_rec_metrics_read(b.rec, &after);
+    KT_EQ(after.applies, before.applies);
+    bed_stop(&b);
+}
+
+static void scaling_reaches_set_and_controller(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
+    bed_settle(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 2);
+    KT_TRUE(strstr(op_played.log, "cluster ns/demo 2|") != NULL);
+    bed_stop(&b);
+}
+
+static void an_invalid_spec_says_why_and_the_old_one_goes_on(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 0}");
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(bed_cond(&b, "Ready"), "False");
+    KT_TRUE(strstr(kc_json_str(b.doc, "status.conditions.0.message", ""), "spec.replicas") != NULL);
+    KT_STR(bed_cond(&b, "Degraded"), "True");
+    bed_get(&b, KO_STATEFULSET, "demo");
+    KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 3);
+    bed_stop(&b);
+}
+
+static void a_standby_writes_nothing(void)
+{
+    struct bed b;
+    bed_start(&b);
+    b.cb.leader(b.cb.ctx, false);
+    create_cluster(&b, "");
+    KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 404);
+    KT_TRUE(strstr(op_played.log, "cluster ns/demo 3|") != NULL);
+    b.cb.leader(b.cb.ctx, true);
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 200);
+    bed_stop(&b);
+}
+
+static void a_deleted_cluster_leaves_nothing_but_its_volume(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "  storage: {claimTemplate: {resources: {requests: {storage: 1Gi}}}}\n");
+    KT_EQ(bed_get(&b, KO_PVC, "demo-data"), 200);
+    bed_remove(&b, KO_KAASCLUSTER, "demo");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 404);
+    KT_EQ(bed_get(&b, KO_CONFIGMAP, "demo-config"), 404);
+    KT_EQ(bed_get(&b, KO_PVC, "demo-data"), 200);
+    KT_TRUE(strstr(op_played.log, "removed ns/demo|") != NULL);
+    bed_stop(&b);
+}
+
+static void status_shows_the_registry(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    struct ko_view *v = op_view();
+    v->rows[1].state = KP_FENCED;
+    v->rows[1].health = KP_DEAD;
+    v->rows[1].reason = KP_REASON_LOST;
+    v->rows[2].state = KP_STATE_DRAINING;
+    v->rows[2].health = KP_DRAINING;
+    b.cb.view(b.cb.ctx, v);
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_EQ(kc_json_int(b.doc, "status.desired", 0), 3);
+    KT_EQ(kc_json_int(b.doc, "status.serving", 0), 1);
+    KT_STR(kc_json_str(b.doc, "status.fencedBrokers", ""), "demo-1");
+    KT_STR(kc_json_str(b.doc, "status.drainingBrokers", ""), "demo-2");
+    KT_EQ(kc_json_int(b.doc, "status.partitions", 0), 12);
+    KT_STR(kc_json_str(b.doc, "status.version", ""), "0.1.0");
+    KT_EQ(kc_json_int(b.doc, "status.image.generation", 0), 7);
+    KT_STR(kc_json_str(b.doc, "status.brokers.1.state", ""), "Fenced");
+    KT_STR(kc_json_str(b.doc, "status.brokers.1.health", ""), "Dead");
+    KT_STR(kc_json_str(b.doc, "status.brokers.1.reason", ""), "lost");
+    KT_STR(kc_json_str(b.doc, "status.bootstrap.0.address", ""), "demo-bootstrap.ns.svc:9092");
+    KT_STR(bed_cond(&b, "Ready"), "False");
+    KT_STR(bed_cond(&b, "Degraded"), "True");
+    KT_STR(bed_cond(&b, "StorageReady"), "True");
+    KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-1"), 200);
+    KT_STR(kc_json_str(b.doc, "status.state", ""), "Fenced");
+    v = op_view();
+    v->n_rows = 2; /* deregistered (R33) */
+    b.cb.view(b.cb.ctx, v);
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-2"), 404);
+    KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-1"), 200);
+    KT_STR(kc_json_str(b.doc, "status.state", ""), "Serving");
+    bed_stop(&b);
+}
+
+static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 */
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    b.cb.view(b.cb.ctx, op_view());
+    bed_settle(&b);
+    struct ko_rec_metrics before, after;
+    ko_rec_metrics_read(b.rec, &before);
+    struct ko_view *v = op_view();
+    v->rows[0].last_seen_ms += 29000;
+    b.cb.view(b.cb.ctx, v);
+    bed_settle(&b);
+    ko_rec_metrics_read(b.rec, &after);
+    KT_EQ(after.status_writes, before.status_writes);
+    v = op_view();
+    v->rows[0].last_seen_ms += 1234;
+    v->rows[0].health = KP_DEAD;
+    b.cb.view(b.cb.ctx, v);
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(kc_json_str(b.doc, "status.brokers.0.lastSeen", ""), "2023-11-14T22:13:21.234000Z");
+    bed_stop(&b);
+}
+
+KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(a_thousand_reconciles_write_nothing),
+        KT(drift_is_put_right), KT(a_status_of_others_is_no_drift),
+        KT(scaling_reaches_set_and_controller),
+        KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
+        KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
+        KT(last_seen_is_coarse_while_alive_and_exact_when_frozen))

@@ -1,0 +1,133 @@
+/* Only endpoints of our StatefulSet's pods are brokers; readiness is an attribute. */
+#include "base/kc_json.h"
+#include "op_bed.h"
+
+static void make_pod(struct bed *b, int n, const char *owner)
+{
+    char yaml[400];
+    snprintf(yaml, sizeof(yaml),
+             "metadata: {name: demo-%d, namespace: ns, labels: {kaas.dev/cluster: demo}, "
+             "ownerReferences: [{uid: \"%s\"}]}\n",
+             n, owner);
+    bed_create(b, KO_POD, yaml);
+}
+
+static void add_endpoint(struct bed *b, json_t *list, const char *hostname, const char *pod,
+                         bool serving)
+{
+    char uid[40] = "nobody";
+    if (bed_get(b, KO_POD, pod) == 200) {
+        snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
+    }
+    json_array_append_new(list,
+                          json_pack("{s:s, s:{s:b, s:b}, s:{s:s, s:s, s:s}}", "hostname", hostname,
+                                    "conditions", "ready", 1, "serving", (int)serving, "targetRef",
+                                    "kind", "Pod", "name", pod, "uid", uid));
+}
+
+static void put_slice(struct bed *b, const char *name, const char *service, json_t *endpoints)
+{
+    json_t *doc = ko_doc_new(KO_ENDPOINTSLICE, "ns", name);
+    kc_json_set(
+        doc, "metadata.labels",
+        json_pack("{s:s, s:s}", "kaas.dev/cluster", "demo", "kubernetes.io/service-name", service));
+    json_object_set_new(doc, "endpoints", endpoints);
+    b->store->ops->apply(b->store, KO_ENDPOINTSLICE, doc, "test", NULL, NULL);
+    json_decref(doc);
+    bed_settle(b);
+}
+
+static void start(struct bed *b)
+{
+    char uid[40];
+    bed_start(b);
+    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(""));
+    bed_settle(b);
+    bed_get(b, KO_STATEFULSET, "demo");
+    snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
+    make_pod(b, 0, uid);
+    make_pod(b, 1, uid);
+    bed_settle(b);
+    op_played_reset();
+}
+
+static void readiness_is_an_attribute(void) /* R3 */
+{
+    struct bed b;
+    json_t *list = json_array();
+    start(&b);
+    add_endpoint(&b, list, "demo-0", "demo-0", true);
+    add_endpoint(&b, list, "demo-1", "demo-1", false);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 2);
+    KT_TRUE(op_played.eps[0].ready);
+    KT_FALSE(op_played.eps[1].ready);
+    KT_EQ(op_played.eps[1].ordinal, 1);
+    KT_STR(op_played.eps[1].host, "demo-1");
+    KT_TRUE(op_played.eps[0].created_ms > 1700000000000);
+    bed_remove(&b, KO_ENDPOINTSLICE, "s"); /* R6 */
+    bed_settle(&b);
+    KT_TRUE(strstr(op_played.log, "slice- ns/demo ns/s|") != NULL);
+    bed_stop(&b);
+}
+
+static void slices_of_other_services_do_not_count(void) /* R2 */
+{
+    struct bed b;
+    json_t *list = json_array();
+    start(&b);
+    add_endpoint(&b, list, "demo-0", "demo-0", true);
+    put_slice(&b, "s", "demo-bootstrap", list);
+    KT_STR(op_played.log, "");
+    bed_stop(&b);
+}
+
+static void foreign_endpoints_raise_an_event_and_a_metric(void)
+{
+    struct bed b;
+    struct ko_rec_metrics m;
+    json_t *list = json_array();
+    start(&b);
+    bed_create(&b, KO_STATEFULSET, "metadata: {name: other, namespace: ns}");
+    char other[40];
+    snprintf(other, sizeof(other), "%s", ko_uid(b.doc));
+    make_pod(&b, 2, other); /* not of our StatefulSet */
+    bed_settle(&b);
+    add_endpoint(&b, list, "demo-0", "demo-0", true);
+    add_endpoint(&b, list, "demo-2", "demo-2", true);
+    add_endpoint(&b, list, "intruder", "demo-1", true); /* R10 */
+    add_endpoint(&b, list, "demo-01", "demo-1", true);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 1);
+    ko_rec_metrics_read(b.rec, &m);
+    KT_EQ(m.foreign_endpoints, 3);
+    KT_EQ(m.events, 3);
+    bed_stop(&b);
+}
+
+static void an_unseen_pod_is_waited_for(void)
+{
+    struct bed b;
+    struct ko_rec_metrics m;
+    json_t *list = json_array();
+    char uid[40];
+    start(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    snprintf(uid, sizeof(uid), "%s", ko_uid(b.doc));
+    json_array_append_new(list, json_pack("{s:s, s:{s:b}, s:{s:s, s:s, s:s}}", "hostname", "demo-2",
+                                          "conditions", "serving", 1, "targetRef", "kind", "Pod",
+                                          "name", "demo-2", "uid", "later"));
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 0);
+    ko_rec_metrics_read(b.rec, &m);
+    KT_EQ(m.foreign_endpoints, 0);
+    make_pod(&b, 2, uid);
+    list = json_array();
+    add_endpoint(&b, list, "demo-2", "demo-2", true);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 1);
+    bed_stop(&b);
+}
+
+KT_MAIN("operator/slices", KT(readiness_is_an_attribute), KT(slices_of_other_services_do_not_count),
+        KT(foreign_endpoints_raise_an_event_and_a_metric), KT(an_unseen_pod_is_waited_for))

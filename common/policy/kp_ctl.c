@@ -1,11 +1,29 @@
 /* kp_ctl.c - life of a controller, becoming active, and the step that decides. */
 #include "policy/kp_internal.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/kc_mem.h"
 
 enum { CANDIDATE_BYTES = 24 }; /* of kp_homes.c, which asserts it */
+
+int kp_ctl_set_limits(struct kp_ctl *c, int32_t max_topics, int32_t max_partitions)
+{
+    if (!c->scratch || max_partitions > c->scratch_len) {
+        int32_t n = KC_MAX(max_partitions, 1);
+        void *scratch = kc_try_zalloc((size_t)n, CANDIDATE_BYTES);
+        if (!scratch) {
+            return -ENOMEM;
+        }
+        kc_free(c->scratch);
+        c->scratch = scratch;
+        c->scratch_len = n;
+    }
+    c->o.max_topics = max_topics;
+    c->o.max_partitions = max_partitions;
+    return 0;
+}
 
 struct kp_ctl *kp_ctl_new(const struct kp_ctl_opts *opts)
 {
@@ -16,8 +34,7 @@ struct kp_ctl *kp_ctl_new(const struct kp_ctl_opts *opts)
     c->o = *opts;
     c->o.max_brokers = KC_MIN(opts->max_brokers, KP_BROKERS_MAX);
     c->desired = INT32_MAX; /* until told: nobody is removed */
-    c->scratch = kc_try_zalloc((size_t)KC_MAX(opts->max_partitions, 1), CANDIDATE_BYTES);
-    if (!c->scratch) {
+    if (kp_ctl_set_limits(c, opts->max_topics, opts->max_partitions)) {
         kc_free(c);
         return NULL;
     }

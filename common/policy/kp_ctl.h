@@ -28,6 +28,9 @@ struct kp_ctl_opts {
 struct kp_ctl *kp_ctl_new(const struct kp_ctl_opts *opts); /* NULL: no memory */
 void kp_ctl_free(struct kp_ctl *c);
 
+/* New limits, at any time; what exists already stays. 0 or -ENOMEM (the old ones hold). */
+int kp_ctl_set_limits(struct kp_ctl *c, int32_t max_topics, int32_t max_partitions) KC_MUST_CHECK;
+
 /* ---- 1. what the cluster is ---- */
 
 /* spec.replicas: ordinals 0..desired-1 are wanted (W1, the second witness of R4). */
@@ -60,9 +63,10 @@ void kp_ctl_topic_forget(struct kp_ctl *c, const struct kc_uuid *id);
 
 /* ---- 2. what brokers say ---- */
 
-/* A stream's hello was authenticated and admitted. Rejects (KC_E_REFUSED, reason in err) a stream
- * of an unregistered ordinal, of a pod that is not the newest admitted one, or of an incarnation
- * that is condemned already. A newer process of the same broker condemns the older one. */
+/* A stream's hello was authenticated and admitted. Rejects (reason in err) a stream of an
+ * unregistered ordinal or of a pod that is not the newest admitted one (KC_E_REFUSED), and of an
+ * incarnation that is condemned already (KC_E_FENCED; final). A newer process of the same broker
+ * condemns the older one. */
 struct kp_hello {
     int32_t broker;
     uint64_t stream; /* caller's id, unique for ever */

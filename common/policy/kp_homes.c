@@ -124,7 +124,7 @@ static int32_t candidates(struct kp_ctl *c, int32_t broker, int32_t keep)
         for (int32_t i = 0; i < t->n_parts && !kp_is_slots(t) && !t->deleted; i++) {
             int32_t home = t->parts[i].home;
             t->fill_count += home == broker;
-            if (home != broker && c->peers[home].n_home > keep && n < c->o.max_partitions) {
+            if (home != broker && c->peers[home].n_home > keep && n < c->scratch_len) {
                 c->scratch[n++] = (struct kp_candidate){kp_score(&t->id, i, broker), t, i};
             }
         }

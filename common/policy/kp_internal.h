@@ -103,7 +103,8 @@ struct kp_ctl {
     struct kp_topic **topics;
     int32_t n_topics, topics_cap;
     int32_t n_live_topics, n_data_parts; /* what the limits count: no tombstones, no internal */
-    struct kp_candidate *scratch; /* max_partitions entries */
+    struct kp_candidate *scratch; /* room to sort every data partition */
+    int32_t scratch_len;
     int32_t homes[2][KP_SLOTS];
     /* Being active. */
     bool active, decided;

@@ -32,7 +32,7 @@ static int admit(struct kp_ctl *c, const struct kp_hello *h, struct kc_err *err)
     }
     bool same = kc_uuid_eq(&row->incarnation, &h->incarnation);
     if ((same && row->condemned) || superseded(p, &h->incarnation)) {
-        return kc_fail(err, KC_E_REFUSED, "this incarnation of broker %d is condemned",
+        return kc_fail(err, KC_E_FENCED, "this incarnation of broker %d is condemned",
                        (int)h->broker);
     }
     return 0;

@@ -279,7 +279,7 @@ static void a_restart_within_the_interval_keeps_its_partitions_and_condemns_its_
     KT_TRUE(kpt_condemned(&w, 1, &old));
     KT_TRUE(kpt_await_settled(&w, 5000));
     struct kp_hello h = {.broker = 1, .stream = 9999, .incarnation = old, .pod_uid = "pod-1-1"};
-    KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), KC_E_REFUSED);
+    KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), KC_E_FENCED);
     kpt_fini(&w);
 }
 

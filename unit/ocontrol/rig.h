@@ -1,0 +1,107 @@
+/* rig.h - a control thread over an in-memory store, and brokers that are a socket each.
+ *
+ * The test is the third thread: it talks to the control thread as brokers and as the API loop do,
+ * and waits for conditions with a deadline, never for time. */
+#ifndef RIG_H
+#define RIG_H
+
+#include <pthread.h>
+
+#include "control/ko_control.h"
+#include "hb/hb_convert.h"
+
+#define RIG_CLUSTER "ns/demo"
+
+struct rig_admin {
+    uint64_t ticket;
+    enum ko_admin_kind kind;
+    char topic[256];
+    struct kc_uuid topic_id;
+    int32_t partitions, n_configs;
+};
+
+struct rig {
+    struct rt_loop *api; /* owned by the shared part, when there are two operators on one store */
+    struct rt_loop own_api;
+    struct ko_store *store; /* ConfigMaps */
+    struct ko_store *lease_store; /* behind a proxy for the control loop */
+    struct ko_control *c;
+    uint16_t port;
+    pthread_mutex_t lock; /* guards what callbacks left here */
+    struct ko_view *view;
+    int32_t views, events[16], adopted, gone;
+    char adopted_name[256];
+    struct kc_uuid adopted_id, gone_id;
+    struct rig_admin admins[64];
+    int32_t n_admins;
+    bool leader;
+    bool hold_admin; /* the test answers itself */
+    int32_t admin_error;
+    char token[64];
+};
+
+void rig_start(struct rig *r);
+/* Another operator process over the same objects. */
+void rig_restart(struct rig *r);
+void rig_stop(struct rig *r);
+/* The KaasCluster, its slice with brokers 0..n-1 ready, and synced. */
+void rig_cluster(struct rig *r, int32_t n);
+void rig_slice(struct rig *r, int32_t n, bool ready);
+/* Waits until cond(r, arg) holds under the lock; false after 10 s. */
+bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg);
+/* A ConfigMap of the store as it is (new reference), NULL: none. */
+json_t *rig_configmap(struct rig *r, const char *name);
+/* The image as a broker would read it; NULL: not whole. Unref. */
+struct ki_image *rig_image(struct rig *r);
+bool rig_await_image(struct rig *r, bool (*cond)(const struct ki_image *im, void *arg), void *arg);
+
+/* ---- a broker ---- */
+
+struct peer {
+    int fd;
+    int32_t id;
+    struct kc_uuid incarnation, process;
+    struct hb_reader reader;
+    struct kc_arena arena;
+    char volume[KC_UUID_B64_LEN + 1];
+    uint64_t sequence;
+    /* what it was told */
+    bool accepted, active, want_inventory, condemned;
+    char reason[256];
+    char active_host[256];
+    uint64_t term, generation;
+    char uid[64];
+    struct kp_row rows[16];
+    bool row_there[16];
+    int32_t n_orders;
+    struct kp_relay orders[64];
+    bool order_seal[64];
+    int32_t n_results;
+    struct {
+        uint64_t sequence, generation;
+        int32_t error;
+        char message[256];
+        struct kc_uuid topic_id;
+    } results[64];
+    bool closed;
+    /* what it says */
+    bool healthy, draining, serving;
+    struct kp_led led[256];
+    int32_t n_led;
+};
+
+void peer_init(struct peer *p, int32_t id);
+void peer_fini(struct peer *p);
+/* Connects and says hello with token; returns after the answer. */
+bool peer_dial(struct peer *p, struct rig *r, const char *token);
+void peer_hangup(struct peer *p);
+void peer_send(struct peer *p, const Kaas__Heartbeat__BrokerMessage *m);
+void peer_status(struct peer *p); /* full */
+void peer_inventory(struct peer *p, const Kaas__Heartbeat__Inventory *inv);
+/* sequence 0: the next one. Returns the sequence. */
+uint64_t peer_admin(struct peer *p, Kaas__Heartbeat__AdminRequest *a, uint64_t sequence);
+/* Reads what comes within ms, or until cond holds; sends a status each 500 ms meanwhile. */
+bool peer_await(struct peer *p, bool (*cond)(struct peer *p, void *arg), void *arg);
+bool peer_result(struct peer *p, uint64_t sequence, int *ret_index);
+
+#endif

@@ -168,7 +168,7 @@ def clusters_print_the_columns_of_the_design(k):
     k.status("kaascluster", "demo", {
         "desired": 3, "serving": 2, "fencedBrokers": "demo-1", "drainingBrokers": "", "partitions": 48, "offlinePartitions": 0,
         "version": "0.1.0", "replicas": 3, "selector": "kaas.dev/cluster=demo", "observedGeneration": 1,
-        "bootstrap": [{"listener": "internal", "address": "demo-bootstrap.ns.svc:9092"}],
+        "bootstrap": [{"name": "internal", "address": "demo-bootstrap.ns.svc:9092"}],
         "brokers": [{"id": 1, "host": "demo-1", "state": "Fenced", "health": "Dead", "ready": False,
                      "lastSeen": "2026-01-02T03:04:05Z", "partitions": 0, "slots": 0, "incarnation": "x", "version": "0.1.0",
                      "reason": "lost"}],

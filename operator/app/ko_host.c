@@ -1,0 +1,145 @@
+#include "app/ko_host.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_log.h"
+#include "base/kc_str.h"
+
+enum { STALE_MS = 5000, DEAD_MS = 60000 };
+
+/* Appends to the answer; what does not fit is cut. */
+static void add(char *body, size_t cap, size_t *len, const char *fmt, ...) KC_PRINTF(4, 5);
+static void add(char *body, size_t cap, size_t *len, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(body + *len, cap - *len, fmt, ap);
+    va_end(ap);
+    *len = KC_MIN(cap - 1, *len + (size_t)KC_MAX(n, 0));
+}
+
+static void metrics(struct ko_host *h, char *body, size_t cap, size_t *len)
+{
+    struct ko_rec_metrics m;
+    int64_t now = kc_mono_ms();
+    ko_rec_metrics_read(h->rec, &m);
+    const struct {
+        const char *name, *type, *help;
+        uint64_t value;
+    } rows[] = {
+        {"kaas_operator_leader", "gauge", "1 while this process holds the Lease.", m.leader},
+        {"kaas_operator_clusters", "gauge", "KaasClusters known.", m.clusters},
+        {"kaas_operator_topics", "gauge", "KaasTopics known.", m.topics},
+        {"kaas_operator_queue_length", "gauge", "Keys to reconcile.", m.queue_len},
+        {"kaas_operator_reconciles_total", "counter", "Keys reconciled.", m.reconciles},
+        {"kaas_operator_reconcile_failures_total", "counter", "Reconciles that failed.",
+         m.failures},
+        {"kaas_operator_applies_total", "counter", "Owned objects applied.", m.applies},
+        {"kaas_operator_status_writes_total", "counter", "KaasCluster statuses written.",
+         m.status_writes},
+        {"kaas_operator_events_total", "counter", "Events written.", m.events},
+        {"kaas_operator_foreign_endpoints_total", "counter",
+         "Endpoints refused as no broker of ours.", m.foreign_endpoints},
+        {"kaas_operator_api_loop_age_ms", "gauge", "Since the API loop last turned.",
+         (uint64_t)rt_loop_age_ms(&h->loop, now)},
+        {"kaas_operator_control_loop_age_ms", "gauge", "Since the control loop last turned.",
+         (uint64_t)ko_control_age_ms(h->control, now)},
+    };
+    for (size_t i = 0; i < KC_ARRAY_LEN(rows); i++) {
+        add(body, cap, len, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", rows[i].name, rows[i].help,
+            rows[i].name, rows[i].type, rows[i].name, (unsigned long long)rows[i].value);
+    }
+}
+
+/* On the responder's thread: reads atomics only (R39). */
+static int answer(void *ctx, struct kc_str path, char *body, size_t cap, size_t *ret_len)
+{
+    struct ko_host *h = ctx;
+    int64_t now = kc_mono_ms();
+    int64_t api = rt_loop_age_ms(&h->loop, now), control = ko_control_age_ms(h->control, now);
+    *ret_len = 0;
+    if (kc_str_eqz(path, "/metrics")) {
+        metrics(h, body, cap, ret_len);
+        return 200;
+    }
+    bool ready = kc_str_eqz(path, "/readyz");
+    if (!ready && !kc_str_eqz(path, "/healthz")) {
+        return 404;
+    }
+    int64_t limit = ready ? STALE_MS : DEAD_MS;
+    bool synced = ko_rec_synced(h->rec);
+    bool ok = api < limit && control < limit && (synced || !ready);
+    add(body, cap, ret_len, "%s\napi_loop=%s\ncontrol_loop=%s\nsynced=%s\n",
+        ok ? "ready" : "not ready", api < limit ? "ok" : "stale", control < limit ? "ok" : "stale",
+        synced ? "true" : "false");
+    return ok ? 200 : 503;
+}
+
+static void on_signal(uv_signal_t *s, int number)
+{
+    struct ko_host *h = s->data;
+    kc_log(KC_INFO, "operator", "event=signal number=%d", number);
+    h->on_stop(h->ctx, h->signals++ > 0);
+}
+
+int ko_host_init(struct ko_host *h, struct kc_err *err)
+{
+    memset(h, 0, sizeof(*h));
+    int rc = rt_loop_init(&h->loop, "api");
+    if (rc) {
+        return kc_fail(err, rc, "event loop: %s", kc_strerror(rc));
+    }
+    h->loop.thread = pthread_self();
+    signal(SIGPIPE, SIG_IGN);
+    return 0;
+}
+
+int ko_host_start(struct ko_host *h, const struct ko_host_opts *o, struct kc_err *err)
+{
+    struct ko_rec_opts ro = o->rec;
+    struct ko_control_opts co = o->control;
+    ro.store = h->store;
+    h->rec = ko_rec_new(&ro);
+    co.store = h->store;
+    co.cb = ko_rec_callbacks(h->rec);
+    int rc = ko_control_start(&co, &h->loop, &h->control, err);
+    rc = rc ? rc : rt_http_start(o->health_bind, o->health_port, answer, h, &h->http, err);
+    if (rc) {
+        return rc;
+    }
+    uv_signal_init(&h->loop.uv, &h->term);
+    uv_signal_init(&h->loop.uv, &h->interrupt);
+    h->term.data = h->interrupt.data = h;
+    uv_signal_start(&h->term, on_signal, SIGTERM);
+    uv_signal_start(&h->interrupt, on_signal, SIGINT);
+    ko_rec_start(h->rec, h->control);
+    kc_log(KC_INFO, "operator",
+           "event=started version=" KO_VERSION " heartbeat_port=%u health_port=%u",
+           ko_control_port(h->control), rt_http_port(h->http));
+    return 0;
+}
+
+void ko_host_stop(struct ko_host *h)
+{
+    rt_http_stop(h->http); /* reads the others */
+    h->http = NULL;
+    if (h->control) {
+        ko_control_stop(h->control);
+    }
+    if (h->rec) {
+        ko_rec_stop(h->rec);
+    }
+    if (h->store) {
+        h->store->ops->free(h->store);
+    }
+    rt_loop_stop(&h->loop);
+}
+
+void ko_host_run(struct ko_host *h)
+{
+    rt_loop_run(&h->loop);
+}

@@ -1,4 +1,4 @@
-/* kg_load.c - a slot is read from its log: chunk by chunk, a turn of the loop each.
+/* kg_load.c - a slot is read from its log: chunk by chunk, a turn of the loop (some 2 ms) each.
  *
  * Failure modes: a chunk that cannot be read or kept is tried again from the start after a second; the
  * slot answers 14 meanwhile. Records that do not decode are counted, logged and left out. */
@@ -6,7 +6,7 @@
 #include "base/kc_mem.h"
 #include "groups/kg_int.h"
 
-enum { CHUNK_BYTES = 1024 * 1024, RETRY_MS = 1000 };
+enum { CHUNK_BYTES = 256 * 1024, RETRY_MS = 1000 };
 
 struct kg_load {
     struct rt_msg next_turn;

@@ -224,8 +224,8 @@ static void answer(struct kb_changes *all)
         kw_create_topics_response_creatable_topic_result_init(out);
         out->name = kc_str_of(c->change.topic);
         out->error_code = c->error;
+        out->error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL;
         if (c->error) {
-            out->error_message = *c->message ? kc_str_of(c->message) : KC_STR_NULL;
             continue;
         }
         out->topic_id = c->topic_id;

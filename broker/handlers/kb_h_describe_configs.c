@@ -145,6 +145,7 @@ static bool fill(struct kb_req *req, const struct kw_describe_configs_request_re
                 struct kw_describe_configs_response_result *out)
 {
     kw_describe_configs_response_result_init(out);
+    out->error_message = KC_STR_NULL;
     out->resource_type = r->resource_type;
     out->resource_name = r->resource_name;
     switch (r->resource_type) {

@@ -1,0 +1,71 @@
+/* hx.h - a broker without a control plane for the tests of broker/handlers: data loops, a listener
+ * a name on loopback, and whatever image the test publishes. Requests go over real sockets.
+ *
+ * Not more than one at a time; the test's thread is none of its loops. */
+#ifndef HX_H
+#define HX_H
+
+#include "kt.h"
+#include "handlers/kb_api.h"
+#include "handlers/kb_context.h"
+
+enum { HX_ROWS_MAX = 8, HX_TOPICS_MAX = 16, HX_PARTS_MAX = 64 };
+
+/* The image to be: change it and hx_publish again. */
+struct hx_topic {
+    struct kc_uuid id;
+    char name[64];
+    bool internal, deleted;
+    int32_t n_configs;
+    struct ki_config configs[4];
+    int32_t n_parts;
+    struct kp_part parts[HX_PARTS_MAX];
+};
+
+struct hx {
+    struct kb_app app;
+    int32_t n_rows;
+    struct kp_row rows[HX_ROWS_MAX];
+    int32_t n_topics;
+    struct hx_topic topics[HX_TOPICS_MAX];
+    uint64_t generation;
+    char dir[64]; /* the volume, with an engine */
+};
+
+/* Broker `self` with listeners "internal" and "external"; rows is empty. */
+void hx_up(struct hx *h, int32_t self, int32_t n_loops);
+void hx_down(struct hx *h);
+/* With a volume and an engine, for tests that open logs. */
+void hx_up_engine(struct hx *h, int32_t self, int32_t n_loops);
+
+/* A row of state Serving and Alive, with both listeners: host "b<id>", ports 9000 + id, 9100 + id. */
+struct kp_row *hx_row(struct hx *h, int32_t id);
+/* n partitions, assigned to and led by `leader` (its row's incarnation, epoch 3), or by nobody. */
+struct hx_topic *hx_topic(struct hx *h, const char *name, int32_t n_parts, int32_t leader);
+void hx_publish(struct hx *h);
+struct kc_uuid hx_uuid(uint8_t n);
+
+/* ---- a client ---- */
+
+struct hx_client {
+    int fd;
+    int32_t correlation;
+    struct kc_arena arena; /* decoded responses */
+    uint8_t *buf;          /* the last answer */
+};
+void hx_dial(struct hx *h, struct hx_client *c, int32_t listener);
+void hx_hang_up(struct hx_client *c);
+/* Encodes and sends; no answer is read. */
+void hx_send(struct hx_client *c, int16_t key, int16_t version, const void *request);
+/* The next answer, decoded; NULL when the connection was closed. Until the next call. */
+const void *hx_receive(struct hx_client *c, int16_t key, int16_t version);
+const void *hx_call(struct hx_client *c, int16_t key, int16_t version, const void *request);
+/* Bytes as they are. */
+void hx_send_raw(struct hx_client *c, const void *data, size_t len);
+/* A frame's content, undecoded; -1 when the connection was closed. */
+int32_t hx_receive_raw(struct hx_client *c);
+
+/* Runs fn(arg) on the data loop i and waits for it. */
+void hx_on_loop(struct hx *h, int32_t i, void (*fn)(void *arg), void *arg);
+
+#endif

@@ -1,0 +1,403 @@
+/* Produce, Fetch and ListOffsets on a real log in a directory of the test's own. */
+#include "hx.h"
+
+#include <poll.h>
+
+#include "base/kc_clock.h"
+#include "handlers/kb_kafka_config.h"
+#include "base/kc_str.h"
+#include "wire/kw_batch.h"
+#include "wire/kw_errors.h"
+#include "wire/kw_fetch.h"
+#include "wire/kw_list_offsets.h"
+#include "wire/kw_produce.h"
+
+static struct hx h;
+static struct hx_client c;
+
+/* ---- a partition: opened on the pool, installed on its loop ---- */
+
+struct opening {
+    struct kb_app *app;
+    struct ks_open_args args;
+    int rc;
+    _Atomic bool done;
+};
+
+static void on_installed(void *ctx)
+{
+    struct opening *o = ctx;
+    atomic_store(&o->done, true);
+}
+
+static void on_opened(void *ctx, int rc, struct ks_log *log, const struct kc_err *err,
+                      int32_t blocker, const struct kc_uuid *blocker_inc)
+{
+    struct opening *o = ctx;
+    (void)err;
+    (void)blocker;
+    (void)blocker_inc;
+    o->rc = rc;
+    if (rc) {
+        atomic_store(&o->done, true);
+    } else {
+        kd_install(o->app->data, log, o->args.loop, on_installed, o);
+    }
+}
+
+static bool condemn_all(void *ctx, int32_t broker, const struct kc_uuid *inc)
+{
+    (void)ctx;
+    (void)broker;
+    (void)inc;
+    return true;
+}
+
+static void await(_Atomic bool *flag)
+{
+    int64_t until = kc_mono_ms() + 20000;
+    while (!atomic_load(flag) && kc_mono_ms() < until) {
+        poll(NULL, 0, 1);
+    }
+    KT_REQUIRE(atomic_load(flag));
+}
+
+static void open_part(const struct hx_topic *t, int32_t p)
+{
+    struct opening o = {.app = &h.app};
+    o.args = (struct ks_open_args){.topic_id = t->id, .partition = p, .may_create = true,
+                                   .order = {"uid", 1, 1}, .condemned = condemn_all,
+                                   .loop = kd_loop(h.app.data, 0), .done = on_opened, .ctx = &o};
+    struct ki_image *im = kb_image(&h.app);
+    kb_log_config(&h.app, im, ki_topic_by_id(im, &t->id), &o.args.config);
+    ki_image_unref(im);
+    KT_REQUIRE(ks_log_open(h.app.engine, &o.args) != NULL);
+    await(&o.done);
+    KT_EQ(o.rc, 0);
+}
+
+struct closing {
+    _Atomic bool done;
+};
+
+static void on_released(void *ctx, int rc, struct kc_bytes seal, int64_t end, int32_t epoch)
+{
+    struct closing *cl = ctx;
+    (void)rc;
+    (void)seal;
+    (void)end;
+    (void)epoch;
+    atomic_store(&cl->done, true);
+}
+
+static void close_part(const struct hx_topic *t, int32_t p, int32_t new_leader)
+{
+    struct closing cl = {false};
+    kd_release(h.app.data, &t->id, p, true, new_leader, kd_loop(h.app.data, 0), on_released, &cl);
+    await(&cl.done);
+}
+
+static void up(int32_t n_parts)
+{
+    hx_up_engine(&h, 1, 2);
+    hx_row(&h, 1);
+    hx_row(&h, 2);
+    hx_topic(&h, "t", n_parts, 1);
+    hx_publish(&h);
+    for (int32_t p = 0; p < n_parts; p++) {
+        open_part(&h.topics[0], p);
+    }
+    hx_dial(&h, &c, 0);
+}
+
+static void down(int32_t n_parts)
+{
+    for (int32_t p = 0; p < n_parts; p++) {
+        close_part(&h.topics[0], p, -1);
+    }
+    hx_hang_up(&c);
+    hx_down(&h);
+}
+
+/* ---- requests ---- */
+
+enum { PRODUCE = 0, FETCH = 1, LIST = 2 };
+
+/* A batch of one record of `size` bytes; builder to be freed by the caller. */
+static struct kc_bytes make_batch(struct kw_batch_builder *b, size_t size)
+{
+    static uint8_t value[128 * 1024];
+    struct kw_batch_args args = KW_BATCH_ARGS_PLAIN;
+    struct kc_bytes out;
+    kw_batch_builder_init(b, &args, 1 << 20);
+    kw_batch_builder_add(b, 1000, KC_BYTES_NULL, (struct kc_bytes){value, (int32_t)size}, NULL, 0);
+    KT_REQUIRE(kw_batch_builder_end(b, &out) == 0);
+    return out;
+}
+
+static void send_produce(struct hx_client *cl, int16_t version, int16_t acks, int32_t partition,
+                         size_t size)
+{
+    struct kw_batch_builder b;
+    struct kw_produce_request_partition_produce_data p = {.index = partition,
+                                                          .records = make_batch(&b, size)};
+    struct kw_produce_request_topic_produce_data t = {
+        .name = KC_STR_LIT("t"), .topic_id = h.topics[0].id, .partition_data = &p,
+        .n_partition_data = 1};
+    struct kw_produce_request in;
+    kw_produce_request_init(&in);
+    in.acks = acks;
+    in.timeout_ms = 10000;
+    in.topic_data = &t;
+    in.n_topic_data = 1;
+    hx_send(cl, PRODUCE, version, &in);
+    kw_batch_builder_fini(&b);
+}
+
+static struct kw_produce_response_partition_produce_response produce(int16_t version, int16_t acks,
+                                                                     int32_t partition, size_t size)
+{
+    send_produce(&c, version, acks, partition, size);
+    const struct kw_produce_response *r = hx_receive(&c, PRODUCE, version);
+    KT_REQUIRE(r != NULL);
+    return r->responses[0].partition_responses[0];
+}
+
+struct ask {
+    int16_t version;
+    int32_t wait_ms, min_bytes, max_bytes, part_bytes;
+    int32_t n;
+    int64_t offset;
+    int32_t epoch;
+    int32_t session_id, session_epoch;
+};
+
+static void send_fetch(struct hx_client *cl, const struct ask *a)
+{
+    static struct kw_fetch_request_partition parts[16];
+    for (int32_t i = 0; i < a->n; i++) {
+        parts[i] = (struct kw_fetch_request_partition){
+            .partition = i, .current_leader_epoch = a->epoch, .fetch_offset = a->offset,
+            .last_fetched_epoch = -1, .log_start_offset = -1, .partition_max_bytes = a->part_bytes,
+            .high_watermark = INT64_MAX};
+    }
+    struct kw_fetch_request_topic t = {.topic = KC_STR_LIT("t"), .topic_id = h.topics[0].id,
+                                       .partitions = parts, .n_partitions = a->n};
+    struct kw_fetch_request in;
+    kw_fetch_request_init(&in);
+    in.max_wait_ms = a->wait_ms;
+    in.min_bytes = a->min_bytes;
+    in.max_bytes = a->max_bytes;
+    in.session_id = a->session_id;
+    in.session_epoch = a->session_epoch;
+    in.topics = &t;
+    in.n_topics = 1;
+    hx_send(cl, FETCH, a->version, &in);
+}
+
+static const struct ask plain = {.version = 12, .wait_ms = 0, .min_bytes = 1, .max_bytes = 1 << 20,
+                                 .part_bytes = 1 << 20, .n = 1, .epoch = -1, .session_epoch = -1};
+
+static const struct kw_fetch_response *fetch(const struct ask *a)
+{
+    send_fetch(&c, a);
+    const struct kw_fetch_response *r = hx_receive(&c, FETCH, a->version);
+    KT_REQUIRE(r != NULL);
+    return r;
+}
+
+/* ---- tests ---- */
+
+static void what_was_produced_is_fetched_in_every_version(void)
+{
+    up(1);
+    for (int16_t v = 3; v <= 13; v++) {
+        struct kw_produce_response_partition_produce_response r = produce(v, v % 2 ? 1 : -1, 0, 10);
+        KT_EQ(r.error_code, 0);
+        KT_EQ(r.base_offset, v - 3);
+    }
+    for (int16_t v = 4; v <= 18; v++) {
+        struct ask a = plain;
+        a.version = v;
+        const struct kw_fetch_response *r = fetch(&a);
+        const struct kw_fetch_response_partition_data *p = &r->responses[0].partitions[0];
+        KT_EQ(p->error_code, 0);
+        KT_EQ(p->high_watermark, 11);
+        struct kw_batch b;
+        KT_EQ(kw_batch_view(p->records.ptr, (size_t)p->records.len, &b), 0);
+        KT_TRUE(kw_batch_crc_ok(&b));
+        KT_EQ(p->records.len, 11 * (int64_t)b.size);
+        KT_EQ(b.leader_epoch, 0);
+    }
+    down(1);
+}
+
+static void acks_other_than_0_1_and_all_are_refused(void)
+{
+    up(1);
+    KT_EQ(produce(9, 2, 0, 10).error_code, KAFKA_INVALID_REQUIRED_ACKS);
+    KT_EQ(produce(9, -2, 0, 10).error_code, KAFKA_INVALID_REQUIRED_ACKS);
+    down(1);
+}
+
+static void acks_0_has_no_answer_and_an_error_closes(void)
+{
+    up(1);
+    send_produce(&c, 9, 0, 0, 10);
+    KT_EQ(produce(9, 1, 0, 10).base_offset, 1);
+    send_produce(&c, 9, 0, 7, 10); /* no such partition */
+    KT_EQ(hx_receive_raw(&c), -1);
+    down(1);
+}
+
+static void a_long_poll_wakes_when_records_come(void)
+{
+    struct hx_client other;
+    up(2);
+    hx_dial(&h, &other, 0);
+    struct ask a = plain;
+    a.wait_ms = 15000;
+    a.n = 2;
+    int64_t start = kc_mono_ms();
+    send_fetch(&other, &a);
+    while (atomic_load(&h.app.metrics.under_way) == 0) {
+        poll(NULL, 0, 1);
+    }
+    KT_EQ(produce(9, -1, 1, 10).error_code, 0);
+    const struct kw_fetch_response *r = hx_receive(&other, FETCH, 12);
+    KT_REQUIRE(r != NULL);
+    KT_TRUE(kc_mono_ms() - start < 10000);
+    KT_EQ(r->responses[0].partitions[0].records.len, 0);
+    KT_TRUE(r->responses[0].partitions[1].records.len > 0);
+    hx_hang_up(&other);
+    down(2);
+}
+
+static void a_long_poll_ends_at_its_deadline_and_when_leadership_leaves(void)
+{
+    up(1);
+    struct ask a = plain;
+    a.wait_ms = 100;
+    int64_t start = kc_mono_ms();
+    const struct kw_fetch_response *r = fetch(&a);
+    KT_TRUE(kc_mono_ms() - start >= 100);
+    KT_EQ(r->responses[0].partitions[0].error_code, 0);
+    a.wait_ms = 15000;
+    a.version = 16;
+    send_fetch(&c, &a);
+    while (atomic_load(&h.app.metrics.under_way) == 0) {
+        poll(NULL, 0, 1);
+    }
+    close_part(&h.topics[0], 0, 2);
+    r = hx_receive(&c, FETCH, 16);
+    KT_REQUIRE(r != NULL);
+    const struct kw_fetch_response_partition_data *p = &r->responses[0].partitions[0];
+    KT_EQ(p->error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    KT_EQ(p->current_leader.leader_id, 2); /* KIP-951: where it went */
+    KT_EQ(r->n_node_endpoints, 1);
+    KT_EQ(r->node_endpoints[0].port, 9002);
+    struct kw_produce_response_partition_produce_response pr = produce(10, -1, 0, 10);
+    KT_EQ(pr.error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    KT_EQ(pr.current_leader.leader_id, 2);
+    KT_EQ(pr.base_offset, -1);
+    down(0);
+}
+
+static void offsets_and_epochs_out_of_range_are_errors_at_once(void)
+{
+    up(1);
+    produce(9, -1, 0, 10);
+    struct ask a = plain;
+    a.wait_ms = 15000;
+    a.offset = 2;
+    KT_EQ(fetch(&a)->responses[0].partitions[0].error_code, KAFKA_OFFSET_OUT_OF_RANGE);
+    a.offset = -1;
+    const struct kw_fetch_response *r = fetch(&a);
+    KT_EQ(r->responses[0].partitions[0].error_code, KAFKA_OFFSET_OUT_OF_RANGE);
+    KT_EQ(r->responses[0].partitions[0].high_watermark, -1);
+    a.offset = 0;
+    a.epoch = 1;
+    KT_EQ(fetch(&a)->responses[0].partitions[0].error_code, KAFKA_UNKNOWN_LEADER_EPOCH);
+    down(1);
+}
+
+static void limits_hold_but_a_batch_always_comes(void)
+{
+    enum { SIZE = 20000 };
+    up(3);
+    for (int32_t p = 0; p < 3; p++) {
+        produce(9, -1, p, SIZE);
+        produce(9, -1, p, SIZE);
+    }
+    struct ask a = plain;
+    a.n = 3;
+    a.max_bytes = 1; /* KIP-74: the first batch comes whole */
+    const struct kw_fetch_response *r = fetch(&a);
+    int64_t total = 0;
+    for (int i = 0; i < 3; i++) {
+        total += r->responses[0].partitions[i].records.len;
+    }
+    KT_TRUE(total > SIZE && total < 2 * SIZE);
+    a.max_bytes = 1 << 20;
+    a.part_bytes = 3 * SIZE / 2;
+    r = fetch(&a);
+    for (int i = 0; i < 3; i++) {
+        int32_t len = r->responses[0].partitions[i].records.len;
+        KT_TRUE(len > SIZE && len < 2 * SIZE);
+    }
+    down(3);
+}
+
+static void sessions_are_declined(void)
+{
+    up(1);
+    struct ask a = plain;
+    a.session_epoch = 0;
+    KT_EQ(fetch(&a)->session_id, 0);
+    a.session_id = 5;
+    a.session_epoch = 1;
+    KT_EQ(fetch(&a)->error_code, KAFKA_FETCH_SESSION_ID_NOT_FOUND);
+    down(1);
+}
+
+static struct kw_list_offsets_response_partition_response list(int16_t version, int64_t ts)
+{
+    struct kw_list_offsets_request_partition p = {.current_leader_epoch = -1, .timestamp = ts,
+                                                  .max_num_offsets = 1};
+    struct kw_list_offsets_request_topic t = {KC_STR_LIT("t"), &p, 1};
+    struct kw_list_offsets_request in = {.replica_id = -1, .topics = &t, .n_topics = 1};
+    const struct kw_list_offsets_response *r = hx_call(&c, LIST, version, &in);
+    KT_REQUIRE(r != NULL);
+    return r->topics[0].partitions[0];
+}
+
+static void list_offsets_knows_the_special_timestamps(void)
+{
+    up(1);
+    KT_EQ(list(7, -3).offset, -1); /* an empty log */
+    produce(9, -1, 0, 10);
+    produce(9, -1, 0, 10);
+    KT_EQ(list(1, -1).offset, 2);
+    KT_EQ(list(1, -2).offset, 0);
+    KT_EQ(list(7, -3).timestamp, 1000);
+    KT_EQ(list(8, -4).offset, 0);
+    KT_EQ(list(9, -5).offset, -1);
+    KT_EQ(list(9, -5).error_code, 0);
+    KT_EQ(list(11, -6).offset, -1);
+    KT_EQ(list(6, -3).error_code, KAFKA_UNSUPPORTED_VERSION);
+    KT_EQ(list(11, -7).error_code, KAFKA_UNSUPPORTED_VERSION);
+    KT_EQ(list(4, 1000).offset, 0);
+    KT_EQ(list(4, 1001).offset, -1);
+    struct kw_list_offsets_response_partition_response v0 = list(0, -1);
+    KT_EQ(v0.n_old_style_offsets, 1);
+    KT_EQ(v0.old_style_offsets[0], 2);
+    down(1);
+}
+
+KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
+        KT(acks_other_than_0_1_and_all_are_refused), KT(acks_0_has_no_answer_and_an_error_closes),
+        KT(a_long_poll_wakes_when_records_come),
+        KT(a_long_poll_ends_at_its_deadline_and_when_leadership_leaves),
+        KT(offsets_and_epochs_out_of_range_are_errors_at_once),
+        KT(limits_hold_but_a_batch_always_comes), KT(sessions_are_declined),
+        KT(list_offsets_knows_the_special_timestamps))

@@ -1,0 +1,183 @@
+/* Readiness and liveness from their own thread (R37 to R40). */
+#include "kt.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/kc_clock.h"
+#include "health/kh_health.h"
+
+static struct {
+    struct rt_loop loops[2];
+    struct rt_loop *list[2];
+    struct kh_health *health;
+    _Atomic bool listening, serving, wedged;
+    _Atomic int64_t stalled_ms;
+} fx;
+
+static bool listening(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&fx.listening);
+}
+
+static bool serving(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&fx.serving);
+}
+
+static int64_t stalled_ms(void *ctx, int64_t now)
+{
+    (void)ctx;
+    (void)now;
+    return atomic_load(&fx.stalled_ms);
+}
+
+static void metrics(void *ctx, struct kh_out *out)
+{
+    (void)ctx;
+    kh_metric(out, "gauge", "kaas_test", "A test.");
+    kh_printf(out, "kaas_test 7\n");
+}
+
+static void up(bool cluster)
+{
+    memset(&fx, 0, sizeof(fx));
+    fx.listening = fx.serving = true;
+    for (int i = 0; i < 2; i++) {
+        fx.list[i] = &fx.loops[i];
+        KT_REQUIRE(rt_loop_init(&fx.loops[i], i ? "hl-1" : "hl-0") == 0);
+        KT_REQUIRE(rt_loop_start(&fx.loops[i]) == 0);
+    }
+    struct kh_source src = {.loops = fx.list, .n_loops = 2, .listening = listening,
+                            .stalled_ms = stalled_ms, .cluster = cluster, .serving = serving,
+                            .metrics = metrics};
+    struct kc_err err;
+    KT_REQUIRE(kh_start("127.0.0.1", 0, &src, &fx.health, &err) == 0);
+    int64_t until = kc_mono_ms() + 5000;
+    while (kh_oldest_loop_ms(&src, kc_mono_ms()) == INT64_MAX && kc_mono_ms() < until) {
+        poll(NULL, 0, 1);
+    }
+}
+
+static void down(void)
+{
+    kh_stop(fx.health);
+    for (int i = 0; i < 2; i++) {
+        rt_loop_stop(&fx.loops[i]);
+        rt_loop_join(&fx.loops[i]);
+    }
+}
+
+/* The status code; the answer is in body. */
+static char body[4096];
+static int get(const char *path)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(kh_port(fx.health)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+    dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path);
+    size_t n = 0;
+    for (ssize_t r; n < sizeof(body) - 1 && (r = recv(fd, body + n, sizeof(body) - 1 - n, 0)) > 0;) {
+        n += (size_t)r;
+    }
+    body[n] = '\0';
+    close(fd);
+    return n > 12 ? atoi(body + 9) : -1;
+}
+
+static void R37_every_term_can_make_it_not_ready_and_is_named(void)
+{
+    up(true);
+    KT_EQ(get("/readyz"), 200);
+    KT_TRUE(strstr(body, "\r\n\r\nready\n") != NULL);
+    fx.serving = false;
+    KT_EQ(get("/readyz"), 503);
+    KT_TRUE(strstr(body, "not ready\n") && strstr(body, "serving: no"));
+    fx.serving = true;
+    fx.listening = false;
+    KT_EQ(get("/readyz"), 503);
+    KT_TRUE(strstr(body, "listening: no") != NULL);
+    fx.listening = true;
+    fx.stalled_ms = KH_STALL_MS + 1;
+    KT_EQ(get("/readyz"), 503);
+    KT_TRUE(strstr(body, "storage: stalled") != NULL);
+    KT_EQ(get("/healthz"), 200); /* a stall never restarts the pod */
+    fx.stalled_ms = 0;
+    KT_EQ(get("/readyz"), 200);
+    KT_EQ(get("/nothing"), 404);
+    KT_EQ(get("/metrics"), 200);
+    KT_TRUE(strstr(body, "kaas_test 7\n") != NULL);
+    down();
+}
+
+static void R43_outside_a_cluster_serving_is_not_asked_for(void)
+{
+    up(false);
+    fx.serving = false;
+    KT_EQ(get("/readyz"), 200);
+    KT_TRUE(strstr(body, "serving: not asked for") != NULL);
+    down();
+}
+
+static void stand_still(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&fx.wedged)) {
+        poll(NULL, 0, 5);
+    }
+}
+
+static void R39_R40_one_wedged_loop_makes_it_not_ready_and_probes_are_answered(void)
+{
+    up(true);
+    fx.wedged = true;
+    rt_call(&fx.loops[1], stand_still, NULL);
+    int64_t until = kc_mono_ms() + KH_LOOP_STALE_MS + 5000, slowest = 0;
+    int code = 200;
+    while (code == 200 && kc_mono_ms() < until) {
+        int64_t start = kc_mono_ms();
+        code = get("/readyz");
+        int64_t took = kc_mono_ms() - start;
+        slowest = took > slowest ? took : slowest;
+        poll(NULL, 0, 50);
+    }
+    KT_EQ(code, 503);
+    KT_TRUE(strstr(body, "main alive: no") && strstr(body, "loop 1: no tick"));
+    KT_TRUE(strstr(body, "loop 0") == NULL);
+    KT_EQ(get("/healthz"), 200); /* not for a minute yet */
+    KT_TRUE(slowest < 1000);
+    fx.wedged = false;
+    until = kc_mono_ms() + 5000;
+    while ((code = get("/readyz")) != 200 && kc_mono_ms() < until) {
+        poll(NULL, 0, 10);
+    }
+    KT_EQ(code, 200);
+    down();
+}
+
+static void R40_a_loop_that_never_ticked_is_not_alive(void)
+{
+    struct rt_loop idle;
+    struct rt_loop *list[1] = {&idle};
+    fx.listening = fx.serving = true;
+    KT_REQUIRE(rt_loop_init(&idle, "hl-2") == 0);
+    struct kh_source src = {.loops = list, .n_loops = 1, .listening = listening,
+                            .stalled_ms = stalled_ms, .serving = serving, .metrics = metrics};
+    struct kh_terms t;
+    kh_terms(&src, kc_mono_ms(), &t);
+    KT_FALSE(t.main_alive);
+    KT_FALSE(kh_ready(&t));
+    rt_loop_stop(&idle);
+    rt_loop_run(&idle);
+}
+
+KT_MAIN("health", KT(R37_every_term_can_make_it_not_ready_and_is_named),
+        KT(R43_outside_a_cluster_serving_is_not_asked_for),
+        KT(R39_R40_one_wedged_loop_makes_it_not_ready_and_probes_are_answered),
+        KT(R40_a_loop_that_never_ticked_is_not_alive))

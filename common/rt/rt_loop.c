@@ -1,5 +1,6 @@
 #include "rt/rt_loop.h"
 
+#include <sched.h>
 #include <signal.h>
 
 #include "base/kc_clock.h"
@@ -51,6 +52,23 @@ static void on_wake(uv_async_t *h)
     }
 }
 
+/* libuv aborts on a wake-up of a closed handle, and a loop that is ending can close it between a
+ * sender's push and its wake-up: the end waits for senders (here), senders look whether it has come. */
+static void wake_up(struct rt_loop *l)
+{
+    if (!atomic_load(&l->closed)) {
+        uv_async_send(&l->wake);
+    }
+}
+
+static void await_senders(struct rt_loop *l)
+{
+    atomic_store(&l->closed, true);
+    while (atomic_load(&l->senders)) {
+        sched_yield();
+    }
+}
+
 int rt_loop_init(struct rt_loop *l, const char *name)
 {
     int rc = uv_loop_init(&l->uv);
@@ -61,6 +79,8 @@ int rt_loop_init(struct rt_loop *l, const char *name)
     l->started = false;
     atomic_init(&l->inbox, NULL);
     atomic_init(&l->stopping, false);
+    atomic_init(&l->closed, false);
+    atomic_init(&l->senders, 0);
     atomic_init(&l->tick_ms, 0);
     atomic_init(&l->turns, 0);
     rc = uv_async_init(&l->uv, &l->wake, on_wake);
@@ -85,10 +105,13 @@ static void close_one(uv_handle_t *h, void *arg)
 
 void rt_loop_run(struct rt_loop *l)
 {
-    l->thread = pthread_self();
+    if (!l->started) { /* else pthread_create has set it */
+        l->thread = pthread_self();
+    }
     if (!atomic_load(&l->stopping)) {
         uv_run(&l->uv, UV_RUN_DEFAULT);
     }
+    await_senders(l);
     drain(l); /* messages posted while stopping still own their memory */
     uv_walk(&l->uv, close_one, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
@@ -109,15 +132,20 @@ static void *thread_main(void *arg)
 
 int rt_loop_start(struct rt_loop *l)
 {
+    l->started = true;
     int rc = pthread_create(&l->thread, NULL, thread_main, l);
-    l->started = rc == 0;
+    if (rc) {
+        l->started = false;
+    }
     return -rc;
 }
 
 void rt_loop_stop(struct rt_loop *l)
 {
+    atomic_fetch_add(&l->senders, 1);
     atomic_store(&l->stopping, true);
-    uv_async_send(&l->wake);
+    wake_up(l);
+    atomic_fetch_sub(&l->senders, 1);
 }
 
 void rt_loop_join(struct rt_loop *l)
@@ -130,14 +158,16 @@ void rt_loop_join(struct rt_loop *l)
 
 void rt_post(struct rt_loop *l, struct rt_msg *msg)
 {
+    atomic_fetch_add(&l->senders, 1);
     struct rt_msg *old = atomic_load_explicit(&l->inbox, memory_order_relaxed);
     do {
         msg->next = old;
     } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &old, msg, memory_order_release,
                                                     memory_order_relaxed));
     if (!old) {
-        uv_async_send(&l->wake); /* whoever finds the inbox non-empty rides on the first wake-up */
+        wake_up(l); /* whoever finds the inbox non-empty rides on the first wake-up */
     }
+    atomic_fetch_sub(&l->senders, 1);
 }
 
 struct call_msg {

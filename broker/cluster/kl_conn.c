@@ -206,7 +206,7 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     struct kl_conn *c = s->data;
     if (n <= 0) {
         if (n < 0) {
-            kl_conn_close(c, (int)n);
+            kl_conn_close(c, n == UV_EOF ? KC_E_CLOSED : (int)n);
         }
         return;
     }

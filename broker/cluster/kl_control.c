@@ -251,6 +251,7 @@ void kl_free(struct kl_cluster *k)
 {
     if (k) {
         kl_topics_free(k->topics);
+        kl_exec_forget(k);
         kl_plan_free(k->plan);
         kl_view_fini(&k->view);
         kc_arena_fini(&k->strings);

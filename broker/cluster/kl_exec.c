@@ -164,6 +164,16 @@ void kl_exec(struct kl_cluster *k, const struct kl_action *a)
     }
 }
 
+void kl_exec_forget(struct kl_cluster *k)
+{
+    struct kc_map_iter iter = {0};
+    for (struct kc_map_entry *entry; (entry = kc_map_next(&k->plan->items, &iter));) {
+        struct kl_item *it = entry->value;
+        kc_free(it->exec);
+        it->exec = NULL;
+    }
+}
+
 /* ---- configs of open logs ---- */
 
 struct reconfigure {

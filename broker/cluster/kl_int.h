@@ -83,6 +83,8 @@ void kl_apply_view(struct kl_cluster *k); /* the merged image or its standing ch
 
 /* kl_exec.c: actions of the plan. */
 void kl_exec(struct kl_cluster *k, const struct kl_action *a);
+/* What is still open when the process ends: only our memory. */
+void kl_exec_forget(struct kl_cluster *k);
 /* Config changes reach open logs; old may be NULL. */
 void kl_exec_image(struct kl_cluster *k, const struct ki_image *old, const struct ki_image *im);
 

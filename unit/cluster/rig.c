@@ -10,6 +10,7 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "cluster/kl_int.h"
 
 /* broker/handlers' side of the admin seam. */
 static pthread_mutex_t settled_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
@@ -215,11 +216,26 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+/* Everything is dropped first, as after a fence, so that no log is left open. */
+static void on_settled(uv_timer_t *t)
+{
+    struct rig *r = t->data;
+    if (kl_plan_active(r->kl->plan) == 0) {
+        uv_timer_stop(t);
+        kl_stop(r->kl);
+        rt_loop_stop(&r->control);
+    }
+}
+
 static void stop_control(void *arg)
 {
     struct rig *r = arg;
-    kl_stop(r->kl);
-    rt_loop_stop(&r->control);
+    if (r->data_running) {
+        kl_fenced(r->kl, "the test is over");
+    }
+    uv_timer_init(&r->control.uv, &r->settle);
+    r->settle.data = r;
+    uv_timer_start(&r->settle, on_settled, 0, 2);
 }
 
 void rig_stop(struct rig *r)

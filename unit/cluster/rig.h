@@ -19,6 +19,7 @@ struct rig {
     _Atomic int drained;
     _Atomic uint64_t generation; /* of the image told to on_image */
     bool data_running;
+    uv_timer_t settle;
 };
 
 enum { RIG_DATA_LATER = 1 }; /* the data loops do not run yet */

@@ -9,6 +9,8 @@
 #include "storage/ks_state.h"
 #include "storage/ks_vol.h"
 
+enum { RESTART = 1 };
+
 void ks_build_init(struct ks_build *b, struct ks_fs *fs, const struct kc_uuid *topic,
                    int32_t partition)
 {
@@ -48,63 +50,128 @@ static void quarantine(struct ks_build *b, const struct ks_chain_file *f)
     b->damaged++;
 }
 
-static int read_file(struct ks_build *b, const struct ks_chain_file *f, struct kc_err *err)
+/* A segment for a file that is read from its start. */
+static int add_seg(struct ks_build *b, const struct ks_chain_file *f)
 {
-    char path[KS_PATH_MAX];
-    ks_path_file(path, &b->topic, b->partition, f->id);
     struct ks_file *file = ks_file_new(b->fs, &b->topic, b->partition, f->id, -1);
     int rc = file ? ks_state_add_epoch(&b->st, f->epoch, f->base) : -ENOMEM;
     rc = rc ? rc : ks_state_add_seg(&b->st, file, f->base, f->epoch);
     if (rc) {
         ks_file_unref(file);
-        return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
     }
+    return rc;
+}
+
+/* Walks the last segment's file from pos and next on. The file is opened anew, so that a network
+ * file system shows what it holds now, and closed again: readers open it when they come. */
+static int walk(struct ks_build *b, struct ks_scan *s, uint64_t *ret_size)
+{
+    struct ks_file *file = b->st.segs[b->st.n_segs - 1].file;
+    struct ks_stat st = {0};
     int fd = ks_file_fd(file);
-    if (fd < 0 && fd != -ENOENT) {
-        return kc_fail(err, fd, "%s: %s", path, kc_strerror(fd));
+    if (fd < 0) {
+        return fd;
     }
-    struct ks_scan s = {
-        .fd = fd, .epoch = f->epoch, .limit = f->len, .end = f->end, .next = f->base};
-    rc = fd < 0 ? 0 : ks_scan(b->fs, &s, on_batch, b);
-    if (rc) {
-        return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+    s->fd = fd;
+    int rc = ks_scan(b->fs, s, on_batch, b);
+    rc = rc ? rc : ks_fs_stat(b->fs, fd, &st);
+    ks_file_drop_fd(file); /* nobody shares it yet */
+    *ret_size = st.size;
+    return rc;
+}
+
+static int read_file(struct ks_build *b, const struct ks_chain_file *f)
+{
+    uint64_t size = 0;
+    struct ks_scan s = {.epoch = f->epoch,
+                        .limit = f->len,
+                        .end = f->end,
+                        .pos = b->peek_pos,
+                        .next = b->peek_pos ? b->peek_next : f->base};
+    bool peeked = b->peek_pos > 0;
+    if (peeked && (s.pos > f->len || s.next > f->end)) {
+        return RESTART; /* the seal is below what we saw */
+    }
+    b->peek_pos = 0;
+    int rc = peeked ? 0 : add_seg(b, f);
+    rc = rc ? rc : walk(b, &s, &size);
+    if (rc && rc != -ENOENT) {
+        return rc;
     }
     if (s.next != f->end || s.pos != f->len) {
+        if (peeked) {
+            return RESTART; /* without the doubt that an early look could have misled us */
+        }
         quarantine(b, f);
         return 0;
     }
-    struct ks_stat st;
-    if (ks_fs_stat(b->fs, fd, &st) == 0 && st.size > f->len) {
-        b->zombie_bytes += st.size - f->len; /* late bytes of a dead writer: normal, never served */
-    }
-    ks_file_drop_fd(file); /* nobody shares it yet; readers open it again when they come */
+    b->zombie_bytes += size > f->len ? size - f->len : 0; /* late bytes: normal, never served */
     return 0;
+}
+
+/* Forgets everything: a half-read file must not count twice. */
+static void restart(struct ks_build *b)
+{
+    ks_state_fini(&b->st);
+    b->file = 0;
+    b->peek_pos = 0;
+    b->zombie_bytes = 0;
+    b->damaged = 0;
 }
 
 int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err)
 {
-    for (; b->file < c->n_files; b->file++) {
+    while (b->file < c->n_files) {
         const struct ks_chain_file *f = &c->files[b->file];
         if (f->base < 0 || f->end < 0) {
             break; /* open: a seal decides where it ends */
         }
-        if (f->dropped || f->end == f->base) {
+        if (!b->peek_pos && (f->dropped || f->end == f->base)) {
             b->st.start = f->dropped ? KC_MAX(b->st.start, f->end) : b->st.start;
             b->st.end = KC_MAX(b->st.end, f->end);
+            b->file++;
             continue;
         }
-        int rc = read_file(b, f, err);
-        if (rc) {
-            /* A later run starts over: a half-read file must not count twice. */
-            ks_state_fini(&b->st);
-            b->file = 0;
-            b->zombie_bytes = 0;
-            b->damaged = 0;
-            return rc;
+        int rc = f->dropped ? RESTART : read_file(b, f);
+        if (rc == 0) {
+            b->file++;
+            continue;
+        }
+        restart(b); /* from the first file on */
+        if (rc != RESTART) {
+            char path[KS_PATH_MAX];
+            ks_path_file(path, &b->topic, b->partition, f->id);
+            return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
         }
     }
     b->st.start = KC_MAX(b->st.start, c->log_start);
     return 0;
+}
+
+void ks_build_peek(struct ks_build *b, const struct ks_chain *c)
+{
+    if (b->file >= c->n_files || c->files[b->file].base < 0 || c->files[b->file].end >= 0) {
+        return;
+    }
+    const struct ks_chain_file *f = &c->files[b->file];
+    struct ks_scan s = {.epoch = f->epoch,
+                        .limit = UINT64_MAX,
+                        .end = INT64_MAX,
+                        .crc = true,
+                        .pos = b->peek_pos,
+                        .next = b->peek_pos ? b->peek_next : f->base};
+    uint64_t size;
+    if (!b->peek_pos && add_seg(b, f)) {
+        return;
+    }
+    int rc = walk(b, &s, &size);
+    b->peek_pos = s.pos;
+    b->peek_next = s.next;
+    if (rc) {
+        restart(b); /* the run at the takeover reads it all, and tells its error */
+    } else if (s.pos == 0) {
+        ks_state_pop_seg(&b->st);
+    }
 }
 
 int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
@@ -116,6 +183,10 @@ int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partiti
     for (uint32_t i = ks_chain_files(c, e, &end); i < end; i++) {
         const struct ks_chain_file *f = &c->files[i];
         char path[KS_PATH_MAX];
+        if (f->dropped) { /* trimmed away while the epoch was open; never its last file */
+            next = f->end;
+            continue;
+        }
         ks_path_file(path, topic, partition, f->id);
         int fd = ks_fs_open(fs, path, KS_READ);
         if (fd < 0) {

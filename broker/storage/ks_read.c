@@ -179,6 +179,9 @@ static void finish_read(struct ks_read_req *r)
         log->cursors[log->next_cursor++ % KS_CURSORS] = (struct ks_cursor){
             .offset = r->result.next_offset, .file = r->file->id, .pos = r->next_pos};
     }
+    if (r->result.error && r->args.offset < log->st.start) {
+        r->result.error = KS_K_OFFSET_OUT_OF_RANGE; /* trimmed away meanwhile */
+    }
     struct ks_read_result result = r->result;
     r->result.n_slices = 0; /* the references are the receiver's */
     r->done(r->ctx, &result);

@@ -106,6 +106,13 @@ int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, in
     return 0;
 }
 
+void ks_state_pop_seg(struct ks_state *st)
+{
+    struct ks_seg *s = &st->segs[--st->n_segs];
+    ks_file_unref(s->file);
+    kc_free(s->marks);
+}
+
 int ks_state_add_epoch(struct ks_state *st, int32_t epoch, int64_t start)
 {
     if (st->n_epochs && st->epochs[st->n_epochs - 1].epoch == epoch) {

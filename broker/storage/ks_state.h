@@ -70,6 +70,7 @@ void ks_state_init(struct ks_state *st);
 void ks_state_fini(struct ks_state *st);
 /* A new last segment; takes the file reference. -ENOMEM (the reference stays the caller's). */
 int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, int32_t epoch);
+void ks_state_pop_seg(struct ks_state *st); /* the last one, which is empty */
 int ks_state_add_epoch(struct ks_state *st, int32_t epoch, int64_t start);
 /* A batch at pos of the last segment. Index memory may fail silently: it is a cache. */
 void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos);
@@ -97,6 +98,8 @@ struct ks_build {
     int64_t now_wall_ms;
     struct ks_state st;
     uint32_t file; /* next file of the chain to read */
+    uint64_t peek_pos; /* of that file: read so far, while it was still open; 0 = nothing */
+    int64_t peek_next;
     uint64_t zombie_bytes; /* found beyond seals */
     uint32_t damaged; /* files under a seal that do not verify */
     const _Atomic bool *cancelled;
@@ -108,5 +111,8 @@ void ks_build_fini(struct ks_build *b);
 /* Reads the files whose end the chain tells (rolled or sealed), from where it stopped before.
  * 0, -errno, KC_E_CANCELLED. */
 int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err);
+/* After a run: reads ahead in the open file of a live owner, so that little is left to read once its
+ * seal is known. Only a head start: the run after it takes nothing for granted beyond the seal. */
+void ks_build_peek(struct ks_build *b, const struct ks_chain *c);
 
 #endif

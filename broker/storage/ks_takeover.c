@@ -255,6 +255,9 @@ int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err)
     t->build.cancelled = t->cancelled;
     int rc = load(t, err);
     rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    if (!rc) {
+        ks_build_peek(&t->build, &t->chain);
+    }
     if (!rc && !t->file) {
         rc = ks_data_file_new(t->log, &t->file);
         rc = rc ? rc : sync_part(t);

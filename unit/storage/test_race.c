@@ -265,12 +265,23 @@ static void files_go_only_after_their_trim_record(void) /* M8 */
     KT_TRUE(ks_log_size_bytes(log) >= 700);
     KT_EQ(st_read(&b1, log, start - 1, 40, 1000).r.error, 1);
     KT_EQ(st_count(&b1, log), 40 - start);
+    struct ks_log *other_log = st_log(&b2, &topic, 0); /* over an open epoch with trimmed files */
+    KT_EQ(ks_log_offsets(other_log).start, start);
+    KT_EQ(ks_log_offsets(other_log).high_watermark, 40);
+    struct st_seal s;
+    st_seal(&b2, other_log, &s);
+    KT_EQ(s.rc, 0);
     st_close(&b1, log);
-    log = st_log(&b1, &topic, 0); /* and the start survives */
-    KT_EQ(ks_log_offsets(log).start, start);
-    KT_EQ(ks_log_offsets(log).high_watermark, 40);
-    KT_EQ(st_count(&b1, log), 40 - start);
-    st_close(&b1, log);
+    struct kc_uuid again = kc_uuid_random();
+    KT_EQ(ks_register(b1.e, &again, NULL), 0);
+    for (int i = 0; i < 2; i++) { /* the start survives, here and at another broker */
+        struct st_broker *b = i ? &b2 : &b1;
+        log = st_log(b, &topic, 0);
+        KT_EQ(ks_log_offsets(log).start, start);
+        KT_EQ(ks_log_offsets(log).high_watermark, 40);
+        KT_EQ(st_count(b, log), 40 - start);
+        st_close(b, log);
+    }
     end();
 }
 

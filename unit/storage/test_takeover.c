@@ -211,17 +211,27 @@ static void a_sealed_partition_needs_no_fence(void)
     end();
 }
 
-static void a_planned_move_warms_then_goes(void)
+/* What the target saw before the seal: nothing yet, whole files, part of the open one, or a batch
+ * that the owner then wrote over. */
+static void planned_move(int64_t segment_bytes, int puts, bool mislead)
 {
     begin();
     struct st_open o;
     struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 2000;
+    args.config.segment_bytes = segment_bytes;
     KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
     struct ks_log *l1 = o.log;
     ks_log_own(l1, &b1.loop);
-    for (int i = 0; i < 60; i++) {
-        st_put(&b1, l1, 2);
+    for (int i = 0; i < puts; i++) {
+        st_append(&b1, l1, st_make(&(struct st_batch){.count = 2, .pid = 9, .seq = 2 * i}));
+    }
+    if (mislead) {
+        char path[256];
+        struct kc_slice b = st_make(&(struct st_batch){.count = 2, .value_len = 20});
+        ks_batch_place(b.buf->data, 2 * puts, 0);
+        st_data_path(&vol, l1, path);
+        st_file_append(path, b.ptr, b.len);
+        kc_buf_unref(b.buf);
     }
     args = st_args(&b2, &topic, 0, &o);
     args.condemned = st_condemn_none;
@@ -230,21 +240,34 @@ static void a_planned_move_warms_then_goes(void)
     KT_EQ(o.rc, 0);
     KT_TRUE(o.log == NULL);
     st_put(&b1, l1, 5); /* the owner goes on while the target is warm */
+    st_put(&b1, l1, 5);
     struct st_seal s;
     st_seal(&b1, l1, &s);
     KT_EQ(s.rc, 0);
-    KT_EQ(s.end, 125);
+    KT_EQ(s.end, 2 * puts + 10);
     o.done = false;
     ks_open_go(o.handle, s.bytes);
     st_until(&b2, &o.done);
     KT_EQ(o.rc, 0);
     KT_REQUIRE(o.log != NULL);
     ks_log_own(o.log, &b2.loop);
-    KT_EQ(ks_log_offsets(o.log).high_watermark, 125);
-    KT_EQ(st_count(&b2, o.log), 125);
+    KT_EQ(ks_log_offsets(o.log).high_watermark, s.end);
+    KT_EQ(st_count(&b2, o.log), s.end);
+    struct ks_producer p = {0};
+    KT_EQ(ks_log_producers(o.log, &p, 1), puts > 0);
+    KT_EQ(p.last_sequence, puts > 0 ? 2 * puts - 1 : 0);
     KT_EQ(b1.n_fenced, 0);
     st_close(&b2, o.log);
     end();
+}
+
+static void a_planned_move_warms_then_goes(void)
+{
+    planned_move(1 << 30, 0, false);
+    planned_move(1 << 30, 60, false);
+    planned_move(2000, 60, false);
+    planned_move(1 << 30, 60, true);
+    planned_move(1 << 30, 0, true);
 }
 
 static void a_cancelled_move_leaves_the_owner_alone(void)

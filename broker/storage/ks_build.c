@@ -11,10 +11,10 @@
 
 enum { RESTART = 1 };
 
-void ks_build_init(struct ks_build *b, struct ks_fs *fs, const struct kc_uuid *topic,
-                   int32_t partition)
+void ks_build_init(struct ks_build *b, struct ks_fs *fs, struct ks_fds *fds,
+                   const struct kc_uuid *topic, int32_t partition)
 {
-    *b = (struct ks_build){.fs = fs, .topic = *topic, .partition = partition};
+    *b = (struct ks_build){.fs = fs, .fds = fds, .topic = *topic, .partition = partition};
     b->now_wall_ms = kc_wall_ms();
     ks_state_init(&b->st);
 }
@@ -53,7 +53,7 @@ static void quarantine(struct ks_build *b, const struct ks_chain_file *f)
 /* A segment for a file that is read from its start. */
 static int add_seg(struct ks_build *b, const struct ks_chain_file *f)
 {
-    struct ks_file *file = ks_file_new(b->fs, &b->topic, b->partition, f->id, -1);
+    struct ks_file *file = ks_file_new(b->fs, b->fds, &b->topic, b->partition, f->id, -1);
     int rc = file ? ks_state_add_epoch(&b->st, f->epoch, f->base) : -ENOMEM;
     rc = rc ? rc : ks_state_add_seg(&b->st, file, f->base, f->epoch);
     if (rc) {
@@ -62,20 +62,21 @@ static int add_seg(struct ks_build *b, const struct ks_chain_file *f)
     return rc;
 }
 
-/* Walks the last segment's file from pos and next on. The file is opened anew, so that a network
- * file system shows what it holds now, and closed again: readers open it when they come. */
+/* Walks the last segment's file from pos and next on, through a descriptor of its own: only a fresh
+ * open makes a network file system show what the file holds now. */
 static int walk(struct ks_build *b, struct ks_scan *s, uint64_t *ret_size)
 {
-    struct ks_file *file = b->st.segs[b->st.n_segs - 1].file;
+    const struct ks_file *file = b->st.segs[b->st.n_segs - 1].file;
     struct ks_stat st = {0};
-    int fd = ks_file_fd(file);
-    if (fd < 0) {
-        return fd;
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &b->topic, b->partition, file->id);
+    s->fd = ks_fs_open(b->fs, path, KS_READ);
+    if (s->fd < 0) {
+        return s->fd;
     }
-    s->fd = fd;
     int rc = ks_scan(b->fs, s, on_batch, b);
-    rc = rc ? rc : ks_fs_stat(b->fs, fd, &st);
-    ks_file_drop_fd(file); /* nobody shares it yet */
+    rc = rc ? rc : ks_fs_stat(b->fs, s->fd, &st);
+    ks_fs_close(b->fs, s->fd);
     *ret_size = st.size;
     return rc;
 }

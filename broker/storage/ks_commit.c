@@ -16,7 +16,9 @@ struct ks_latch {
 
 struct ks_entry *ks_entry_new(struct ks_log *log, enum ks_entry_kind kind)
 {
-    struct ks_entry *entry = kc_try_zalloc(1, sizeof(*entry));
+    /* Letting go and recovering must not fail for want of a few bytes; clients' appends may. */
+    struct ks_entry *entry =
+        kind == KS_E_APPEND ? kc_try_zalloc(1, sizeof(*entry)) : kc_zalloc(sizeof(*entry));
     if (entry) {
         entry->log = ks_log_ref(log);
         entry->kind = kind;

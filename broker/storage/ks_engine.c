@@ -298,6 +298,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
+    ks_fds_init(&e->fds, KS_IDLE_FILES);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->p_lock, NULL);
     e->pools_gone = true; /* until they are there */
@@ -342,6 +343,7 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->logs, NULL);
     kc_map_fini(&e->orphans, kc_free);
     ks_inc_unref(e->inc);
+    ks_fds_fini(&e->fds);
     pthread_cond_destroy(&e->log_gone);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->p_lock);

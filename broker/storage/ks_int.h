@@ -196,13 +196,15 @@ struct ks_orphan {
 enum {
     KS_QUEUE_BYTES_MAX = 256 * 1024 * 1024,
     KS_WATCH_MS = 700, /* between forced checks: readers need one that is at most 1 s old */
-    KS_RETRY_MS = 1000 /* between attempts to recover a log */
+    KS_RETRY_MS = 1000, /* between attempts to recover a log */
+    KS_IDLE_FILES = 512 /* open files that nobody uses */
 };
 
 struct ks_engine {
     _Atomic uint32_t refs; /* the opener's and one a log */
     _Atomic bool closing; /* no new work for the pools */
     struct ks_fs fs;
+    struct ks_fds fds;
     struct rt_loop *loop;
     ks_fenced_fn on_fenced;
     void *ctx;
@@ -274,7 +276,8 @@ void ks_retention_post(struct ks_engine *e);
 int ks_commit_start(struct ks_engine *e);
 void ks_commit_stop(struct ks_engine *e);
 void ks_commit_push(struct ks_engine *e, struct ks_entry *entry); /* any thread */
-struct ks_entry *ks_entry_new(struct ks_log *log, enum ks_entry_kind kind); /* NULL: no memory */
+struct ks_entry *ks_entry_new(struct ks_log *log,
+                              enum ks_entry_kind kind); /* NULL: only KS_E_APPEND */
 void ks_entry_free(struct ks_entry *entry);
 
 /* ks_ack.c: results on the owner loops. Takes the list. */

@@ -74,7 +74,7 @@ static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t 
 
 static void run_lookup(struct ks_read_req *r)
 {
-    int fd = ks_file_fd(r->file);
+    int fd = ks_file_acquire(r->file);
     struct probe p = {.r = r};
     struct ks_scan s = {.fd = fd,
                         .epoch = r->epoch,
@@ -89,6 +89,9 @@ static void run_lookup(struct ks_read_req *r)
             s.pos += p.batch.size;
             s.next = ks_batch_last(&p.batch) + 1;
         }
+    }
+    if (fd >= 0) {
+        ks_file_release(r->file);
     }
     r->error = rc < 0 ? KS_K_STORAGE_ERROR : 0;
 }

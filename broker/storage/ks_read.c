@@ -92,12 +92,8 @@ static int stop_at(void *arg, const struct ks_batch *b, uint64_t pos)
 
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos)
 {
-    int fd = ks_file_fd(r->file);
-    if (fd < 0) {
-        return fd;
-    }
     struct finder f = {.offset = offset};
-    struct ks_scan s = {.fd = fd,
+    struct ks_scan s = {.fd = ks_file_fd(r->file),
                         .epoch = r->epoch,
                         .limit = r->seg_len,
                         .end = r->seg_end,
@@ -169,7 +165,12 @@ static int16_t read_file(struct ks_read_req *r)
 static void run_read(struct ks_read_req *r)
 {
     r->result.next_offset = r->args.offset;
+    if (ks_file_acquire(r->file) < 0) {
+        r->result.error = KS_K_STORAGE_ERROR;
+        return;
+    }
     r->result.error = read_file(r);
+    ks_file_release(r->file);
 }
 
 static void finish_read(struct ks_read_req *r)

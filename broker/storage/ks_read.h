@@ -39,7 +39,7 @@ struct ks_read_req {
 /* Joins the log's list; NULL: no memory. */
 struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, struct ks_mark from);
 void ks_read_post(struct ks_read_req *r);
-/* Pool: the first batch from r->from on whose last offset is >= offset. 0, KC_E_CORRUPT, -errno. */
+/* Pool, file pinned: the first batch from r->from on whose last offset is >= offset. 0, KC_E_CORRUPT, -errno. */
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos);
 void ks_read_corrupt(const struct ks_read_req *r, int64_t offset);
 

@@ -36,7 +36,6 @@ void ks_recover_start(struct ks_log *log)
     r->work.fn = run;
     r->log = ks_log_ref(log);
     r->result = ks_entry_new(log, KS_E_RECOVERED);
-    KC_ASSERT(r->result);
     r->result->takeover = kc_zalloc(sizeof(*r->result->takeover));
     ks_takeover_init(r->result->takeover, log);
     r->result->takeover->recovery = true;

@@ -27,8 +27,8 @@ static void consider(struct ks_log *log, int64_t now)
         tr.start = s->end;
         tr.files[tr.n++] = s->file->id;
     }
-    struct ks_entry *entry = tr.n ? ks_entry_new(log, KS_E_TRIM) : NULL;
-    if (entry) {
+    if (tr.n) {
+        struct ks_entry *entry = ks_entry_new(log, KS_E_TRIM);
         entry->trim = kc_alloc(sizeof(tr));
         *entry->trim = tr;
         log->trimming = true;

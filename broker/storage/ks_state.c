@@ -4,65 +4,6 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
-#include "storage/ks_vol.h"
-
-struct ks_file *ks_file_new(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
-                            struct ks_file_id id, int fd)
-{
-    struct ks_file *f = kc_try_alloc(sizeof(*f));
-    if (!f) {
-        return NULL;
-    }
-    *f = (struct ks_file){.fs = fs, .topic = *topic, .partition = partition, .id = id};
-    atomic_init(&f->refs, 1);
-    atomic_init(&f->fd, fd);
-    return f;
-}
-
-struct ks_file *ks_file_ref(struct ks_file *f)
-{
-    atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
-    return f;
-}
-
-void ks_file_unref(struct ks_file *f)
-{
-    if (f && atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) == 1) {
-        int fd = atomic_load(&f->fd);
-        if (fd >= 0) {
-            ks_fs_close_later(f->fs, fd);
-        }
-        kc_free(f);
-    }
-}
-
-int ks_file_fd(struct ks_file *f)
-{
-    int fd = atomic_load(&f->fd);
-    if (fd >= 0) {
-        return fd;
-    }
-    char path[KS_PATH_MAX];
-    ks_path_file(path, &f->topic, f->partition, f->id);
-    fd = ks_fs_open(f->fs, path, KS_READ);
-    if (fd < 0) {
-        return fd;
-    }
-    int none = -1;
-    if (!atomic_compare_exchange_strong(&f->fd, &none, fd)) {
-        ks_fs_close(f->fs, fd); /* another reader was faster */
-        return none;
-    }
-    return fd;
-}
-
-void ks_file_drop_fd(struct ks_file *f)
-{
-    int fd = atomic_exchange(&f->fd, -1);
-    if (fd >= 0) {
-        ks_fs_close(f->fs, fd);
-    }
-}
 
 void ks_state_init(struct ks_state *st)
 {

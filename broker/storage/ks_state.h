@@ -7,28 +7,8 @@
 #ifndef KS_STATE_H
 #define KS_STATE_H
 
-#include <stdatomic.h>
-
-#include "storage/ks_fs.h"
+#include "storage/ks_file.h"
 #include "storage/ks_prod.h"
-#include "storage/ks_rec.h"
-
-/* A data file with a descriptor that is opened when it is first needed. */
-struct ks_file {
-    _Atomic uint32_t refs;
-    _Atomic int fd; /* -1 = not open */
-    struct ks_fs *fs;
-    struct kc_uuid topic;
-    int32_t partition;
-    struct ks_file_id id;
-};
-
-struct ks_file *ks_file_new(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
-                            struct ks_file_id id, int fd); /* NULL: no memory */
-struct ks_file *ks_file_ref(struct ks_file *f);
-void ks_file_unref(struct ks_file *f); /* NULL allowed; the last one has it closed, elsewhere */
-int ks_file_fd(struct ks_file *f); /* [blocking] opens it for reading if need be; or -errno */
-void ks_file_drop_fd(struct ks_file *f); /* only while nobody else uses it */
 
 /* "Batches from offset on start at pos; everything before has timestamps <= max_ts." */
 struct ks_mark {
@@ -93,6 +73,7 @@ int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partiti
 
 struct ks_build {
     struct ks_fs *fs;
+    struct ks_fds *fds;
     struct kc_uuid topic;
     int32_t partition;
     int64_t now_wall_ms;
@@ -105,8 +86,8 @@ struct ks_build {
     const _Atomic bool *cancelled;
 };
 
-void ks_build_init(struct ks_build *b, struct ks_fs *fs, const struct kc_uuid *topic,
-                   int32_t partition);
+void ks_build_init(struct ks_build *b, struct ks_fs *fs, struct ks_fds *fds,
+                   const struct kc_uuid *topic, int32_t partition);
 void ks_build_fini(struct ks_build *b);
 /* Reads the files whose end the chain tells (rolled or sealed), from where it stopped before.
  * 0, -errno, KC_E_CANCELLED. */

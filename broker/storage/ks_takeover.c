@@ -20,7 +20,7 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log)
 {
     *t = (struct ks_takeover){.log = log, .epoch = -1, .blocker_broker = KP_NO_BROKER};
     ks_chain_init(&t->chain);
-    ks_build_init(&t->build, &log->e->fs, &log->topic, log->partition);
+    ks_build_init(&t->build, &log->e->fs, &log->e->fds, &log->topic, log->partition);
 }
 
 struct leftover {

@@ -63,7 +63,7 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
         }
         int rc = ks_fs_datasync(&log->e->fs, fd);
         struct ks_file *f =
-            rc ? NULL : ks_file_new(&log->e->fs, &log->topic, log->partition, id, fd);
+            rc ? NULL : ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
         if (!f) {
             ks_fs_close(&log->e->fs, fd);
             ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
@@ -77,7 +77,7 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
 
 static int sync_file(struct ks_log *log)
 {
-    int rc = ks_fs_datasync(&log->e->fs, atomic_load(&log->c_file->fd));
+    int rc = ks_fs_datasync(&log->e->fs, ks_file_fd(log->c_file));
     atomic_fetch_add(&log->e->m_fsyncs, 1);
     log->c_unsynced = rc ? log->c_unsynced : 0;
     return rc;
@@ -117,6 +117,7 @@ static int roll(struct ks_log *log)
         ks_file_unref(next);
         return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
     }
+    ks_file_release(log->c_file); /* readers only, from now on */
     ks_file_unref(log->c_file);
     log->c_file = next;
     log->c_next_k++;
@@ -171,7 +172,7 @@ static int write_run(struct ks_task *t)
     if (n == 0) {
         return 0;
     }
-    int rc = ks_fs_pwritev(&log->e->fs, atomic_load(&log->c_file->fd), iov, n, log->c_pos);
+    int rc = ks_fs_pwritev(&log->e->fs, ks_file_fd(log->c_file), iov, n, log->c_pos);
     log->c_pos = pos;
     if (!rc && log->c_unsynced >= atomic_load(&log->c_flush_messages)) {
         rc = sync_file(log);

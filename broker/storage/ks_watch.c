@@ -31,13 +31,10 @@ static void retry(struct ks_engine *e)
         struct ks_log *log = m->value;
         int64_t at = atomic_load(&log->c_retry_at_ms);
         if (at && at <= now) {
-            struct ks_entry *kick = ks_entry_new(log, KS_E_RETRY);
-            if (kick) {
-                if (atomic_exchange(&log->c_retry_at_ms, 0)) {
-                    atomic_fetch_sub(&e->n_retries, 1);
-                }
-                ks_commit_push(e, kick);
+            if (atomic_exchange(&log->c_retry_at_ms, 0)) {
+                atomic_fetch_sub(&e->n_retries, 1);
             }
+            ks_commit_push(e, ks_entry_new(log, KS_E_RETRY));
         }
     }
     pthread_mutex_unlock(&e->lock);

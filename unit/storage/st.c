@@ -227,6 +227,7 @@ struct kc_slice st_make(const struct st_batch *s)
     ks_put32(raw + 53, (uint32_t)(s->pid ? s->seq : -1));
     ks_put32(raw + 57, (uint32_t)count);
     struct kc_buf *buf = kc_buf_new(len);
+    buf = buf ? buf : kc_buf_new(len); /* an injected failure is meant for the log */
     memcpy(buf->data, raw, len);
     free(raw);
     struct kc_slice out = {.buf = buf, .ptr = buf->data, .len = len};

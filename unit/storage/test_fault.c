@@ -302,6 +302,44 @@ static void a_roll_that_fails_acks_nothing_in_the_next_file(void)
     end();
 }
 
+/* Every allocation that may fail does so once: nothing crashes, nothing acked is lost. */
+static void memory_may_run_out_anywhere(void)
+{
+    begin();
+    int64_t acked = 0;
+    struct st_batch s = {.pid = 6};
+    for (uint64_t nth = 1; nth <= 60; nth++) {
+        kc_mem_fail_nth(nth, false);
+        struct st_open o;
+        struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+        if (st_open_rc(&b1, &args, &o)) {
+            KT_EQ(o.rc, -ENOMEM);
+            kc_mem_fail_nth(0, false);
+            continue;
+        }
+        ks_log_own(o.log, &b1.loop);
+        for (int i = 0; i < 3; i++) {
+            struct ks_append_result r = st_append(&b1, o.log, st_make(&s));
+            if (r.error == 0) {
+                KT_EQ(r.base_offset, acked);
+                acked++;
+                s.seq++;
+            }
+        }
+        ks_cache_drop(o.log);
+        struct st_read r = st_read(&b1, o.log, 0, acked, 10000);
+        KT_TRUE(acked == 0 || r.r.error == 56 || r.first == 0);
+        kc_mem_fail_nth(0, false);
+        KT_TRUE(o.log->gone || ks_log_offsets(o.log).high_watermark == acked);
+        st_close(&b1, o.log);
+    }
+    KT_TRUE(acked > 20);
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(st_count(&b1, log), acked);
+    st_close(&b1, log);
+    end();
+}
+
 static void the_oldest_operation_under_way_is_told(void)
 {
     begin();
@@ -317,5 +355,5 @@ KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
         KT(a_failed_claim_leaves_nothing_and_may_be_tried_again),
         KT(a_fence_that_fails_stops_the_takeover),
         KT(a_fence_of_an_absent_claim_file_puts_a_fenced_one_there),
-        KT(a_roll_that_fails_acks_nothing_in_the_next_file),
+        KT(a_roll_that_fails_acks_nothing_in_the_next_file), KT(memory_may_run_out_anywhere),
         KT(the_oldest_operation_under_way_is_told))

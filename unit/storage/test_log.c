@@ -102,7 +102,9 @@ static void small_segments_roll_and_survive_a_restart(void)
     log = st_log(&b1, &topic, 0);
     KT_EQ(ks_log_epoch(log), 1);
     KT_EQ(ks_log_offsets(log).high_watermark, 300);
+    b1.e->fds.max_idle = 2;
     KT_EQ(st_count(&b1, log), 300);
+    KT_TRUE(b1.e->fds.n_idle <= 2); /* files of long ago do not stay open */
     KT_EQ(st_put(&b1, log, 1), 300);
     st_close(&b1, log);
     end();

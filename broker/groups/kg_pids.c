@@ -10,18 +10,20 @@ struct block {
     int64_t next, end;
 };
 
-/* What one loop holds. All fields are the loop's but those of a fetch while it is under way. */
+/* What one loop holds. All fields are the loop's, but the last three are the pool's while a fetch is
+ * under way. */
 struct store {
     struct kg_pids *pids;
     struct rt_loop *loop;
     struct block now, spare;
     struct kc_list waiters;
     int32_t n_waiters;
+    int32_t block_ids; /* how many a block has */
     bool fetching;
     struct rt_work work;
     struct rt_msg back;
-    int rc;
-    int64_t first; /* results of the fetch */
+    int rc; /* results of the fetch */
+    int64_t first;
     int32_t count;
 };
 
@@ -82,6 +84,7 @@ static void on_back(struct rt_msg *msg)
     s->fetching = false;
     if (s->rc == 0) {
         s->spare = (struct block){s->first, s->first + s->count};
+        s->block_ids = s->count;
     }
     while (!kc_list_empty(&s->waiters)) {
         int64_t id = take(s);
@@ -126,7 +129,7 @@ void kg_pid_next(struct kg_pids *p, int32_t loop, struct kg_pid_waiter *w)
 {
     struct store *s = &p->stores[loop];
     int64_t id = s->n_waiters == 0 ? take(s) : -1; /* first come, first served */
-    if (left(&s->spare) == 0 && left(&s->now) <= s->count / 2) {
+    if (left(&s->spare) == 0 && left(&s->now) <= s->block_ids / 2) {
         fetch(s);
     }
     if (id >= 0 || s->n_waiters >= WAITERS_MAX) {

@@ -13,11 +13,13 @@
 #include <unistd.h>
 
 #include "base/kc_clock.h"
+#include "base/kc_hash.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "kt.h"
-#include "wire/kw_find_coordinator.h"
+#include "wire/kw_describe_groups.h"
 
-enum { PATIENCE_MS = 20000, FRAME_MAX = 64 * 1024 * 1024 };
+enum { PATIENCE_MS = 20000, SLOTS = 50, FRAME_MAX = 64 * 1024 * 1024 };
 
 /* ---- the child ---- */
 
@@ -66,16 +68,42 @@ static uint16_t read_port(struct bx *b)
     return 0;
 }
 
-/* Clients are served, and the coordinator of "g" is there. */
+/* One group a slot. */
+static void slot_names(char names[SLOTS][16])
+{
+    int found = 0;
+    memset(names, 0, SLOTS * sizeof(names[0]));
+    for (int i = 0; found < SLOTS; i++) {
+        char name[16];
+        int len = snprintf(name, sizeof(name), "probe%d", i);
+        char *at = names[kc_coordinator_slot((struct kc_str){name, len}, SLOTS)];
+        if (!*at) {
+            memcpy(at, name, sizeof(name));
+            found++;
+        }
+    }
+}
+
+/* Clients are served, and all slots are open and loaded. */
 static bool coordinates(struct bx *b)
 {
+    char names[SLOTS][16];
+    struct kc_str groups[SLOTS];
     struct bx_conn c;
+    slot_names(names);
+    for (int i = 0; i < SLOTS; i++) {
+        groups[i] = kc_str_of(names[i]);
+    }
     bx_connect(b, &c);
-    struct kw_find_coordinator_request q;
-    kw_find_coordinator_request_init(&q);
-    q.key = (struct kc_str){"g", 1};
-    struct kw_find_coordinator_response *r = bx_ask(&c, 10, 2, &q);
-    bool ready = r && r->error_code == 0;
+    struct kw_describe_groups_request q;
+    kw_describe_groups_request_init(&q);
+    q.groups = groups;
+    q.n_groups = SLOTS;
+    struct kw_describe_groups_response *r = bx_ask(&c, 15, 0, &q);
+    bool ready = r != NULL;
+    for (int32_t i = 0; r && i < r->n_groups; i++) {
+        ready &= r->groups[i].error_code == 0;
+    }
     bx_close(&c);
     return ready;
 }

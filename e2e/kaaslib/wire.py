@@ -173,13 +173,20 @@ class Conn:
         b = self.call(19, 5, body + struct.pack(">i?", timeout_ms, False) + b"\0")
         b.take("i")
 
+        def config():
+            b.cstr()
+            b.cstr()
+            b.take("b")
+            b.take("b")
+            b.take("b")
+            b.tags()
+
         def one():
             name, error = b.cstr(), b.take("h")
             b.cstr()
             b.take("i")
             b.take("h")
-            if b.uvarint() - 1 > 0:
-                raise ValueError("unexpected configs in the answer to CreateTopics")
+            b.carray(config)
             b.tags()
             return name, error
 

@@ -7,11 +7,11 @@
 #   logs          where the logs are
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
+ROOT=$(cd "$here/../.." && pwd)
 # shellcheck source=env.sh
 . "$here/env.sh"
 # shellcheck source=../../.ci/lib.sh
-ROOT=$root . "$root/.ci/lib.sh"
+. "$ROOT/.ci/lib.sh"
 kubectl() { "$here/kenv" kubectl "$@"; }
 helm() { "$here/kenv" helm "$@" 2> >(grep -v 'found symbolic link in path' >&2); }
 
@@ -33,9 +33,9 @@ import() {
 }
 
 install() { # IMAGE
-  kubectl apply --server-side --force-conflicts -f "$root/crds"
+  kubectl apply --server-side --force-conflicts -f "$ROOT/crds"
   kubectl wait --for=condition=established --timeout=30s crd/kaas{clusters,brokers,topics,users}.kaas.dev
-  helm upgrade --install kaas "$root/helm/kaas" --namespace kaas-system --create-namespace --skip-crds \
+  helm upgrade --install kaas "$ROOT/helm/kaas" --namespace kaas-system --create-namespace --skip-crds \
     --set image.repository="${1%:*}" --set image.tag="${1##*:}" --wait --timeout 120s
 }
 
@@ -65,7 +65,7 @@ up() {
   step "build Kubernetes and Helm (9 minutes if new)" "$here/build.sh"
   [ -e "$KC_IMAGES/pause.tar" ] || step "image of the pause container" "$here/images.sh"
   boot "$nodes"
-  image=$("$root/e2e/image/build.sh" "$KC_RUN/images" "$root/build/release")
+  image=$("$ROOT/e2e/image/build.sh" "$KC_RUN/images" "$ROOT/build/release")
   step "import $image" import
   step "install kaas" install "$image" || { explain; exit 1; }
   step "apply KaasCluster demo" demo

@@ -14,8 +14,9 @@ import (
 	_ "github.com/coredns/coredns/plugin/template"
 )
 
-// The order of the plugins in the chain: that of CoreDNS's own plugin.cfg.
+// The order of the plugins in the chain: that of CoreDNS's own plugin.cfg, but for template, which
+// comes last, for what nobody else knows.
 func init() {
-	dnsserver.Directives = []string{"bind", "health", "ready", "errors", "log", "cache", "template", "hosts", "kubernetes"}
+	dnsserver.Directives = []string{"bind", "health", "ready", "errors", "log", "cache", "hosts", "kubernetes", "template"}
 	programs["coredns"] = coremain.Run
 }

@@ -105,9 +105,7 @@ static void close_one(uv_handle_t *h, void *arg)
 
 void rt_loop_run(struct rt_loop *l)
 {
-    if (!l->started) { /* else pthread_create has set it */
-        l->thread = pthread_self();
-    }
+    l->thread = pthread_self();
     if (!atomic_load(&l->stopping)) {
         uv_run(&l->uv, UV_RUN_DEFAULT);
     }

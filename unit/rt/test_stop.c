@@ -26,6 +26,24 @@ static void a_loop_may_be_stopped_right_after_a_message(void)
     KT_EQ(atomic_load(&ran), 3000);
 }
 
+static _Atomic int on_own_loop;
+
+static void look(void *loop)
+{
+    atomic_store(&on_own_loop, rt_on_loop(loop) ? 1 : -1);
+}
+
+static void a_loop_knows_its_thread(void)
+{
+    struct rt_loop l;
+    KT_EQ(rt_loop_init(&l, "own"), 0);
+    KT_EQ(rt_loop_start(&l), 0);
+    rt_call(&l, look, &l);
+    rt_loop_stop(&l);
+    rt_loop_join(&l);
+    KT_EQ(atomic_load(&on_own_loop), 1);
+}
+
 static void *stopper(void *loop)
 {
     rt_loop_stop(loop);
@@ -46,4 +64,5 @@ static void two_may_stop_it(void)
     }
 }
 
-KT_MAIN("rt_stop", KT(a_loop_may_be_stopped_right_after_a_message), KT(two_may_stop_it))
+KT_MAIN("rt_stop", KT(a_loop_may_be_stopped_right_after_a_message), KT(two_may_stop_it),
+        KT(a_loop_knows_its_thread))

@@ -1,0 +1,99 @@
+"""One self-led broker, started from a binary of any build, under whatever its environment asks for."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+from . import local, runner, wire
+
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:abort_on_error=0:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1",
+}
+FINDING = re.compile(r"ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|SUMMARY: \w+Sanitizer|runtime error:|assertion failed")
+
+
+class Alone:
+    def __init__(self, build="release", config=None, env=None, loops=2):
+        self.binary = local.ROOT / "build" / build / "bin/kaas-broker"
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="kaas-alone-"))
+        self.base = int(os.environ.get("KAAS_E2E_PORT", 0)) or local.free_base_port()
+        self.env = dict(os.environ, **SANITIZERS, **(env or {}))
+        self.proc = None
+        (self.dir / "volume").mkdir()
+        (self.dir / "broker.yaml").write_text(json.dumps({
+            "dataDir": str(self.dir / "volume"), "dataLoops": loops,
+            "health": {"bind": "127.0.0.1", "port": self.base + 100},
+            "listeners": [{"name": "internal", "bind": "127.0.0.1", "port": self.base, "advertisedHost": "127.0.0.1",
+                           "advertisedPort": self.base}],
+            "config": {"group.initial.rebalance.delay.ms": "0", **(config or {})}}))
+
+    def start(self, timeout_s=60):
+        self.log = open(self.dir / "log", "ab")
+        self.proc = subprocess.Popen([str(self.binary), "--config", str(self.dir / "broker.yaml"), "--id", "0"],
+                                     stdout=self.log, stderr=self.log, env=self.env)
+        runner.eventually(lambda: self._alive() and self.get("/readyz")[0] == 200 and self._serves(), timeout_s, 0.05,
+                          what="a ready broker")
+        return self
+
+    def _alive(self):
+        if self.proc.poll() is not None:
+            raise RuntimeError(f"the broker ended with {self.proc.returncode}")
+        return True
+
+    def _serves(self):
+        with self.conn() as c:
+            return all(p["leader"] == 0 for t in c.metadata()["topics"].values() for p in t["partitions"].values())
+
+    def end(self, sig=signal.SIGTERM, timeout_s=60):
+        """Ends the broker; returns its exit code (negative: a signal)."""
+        self.proc.send_signal(sig)
+        code = self.proc.wait(timeout_s)
+        self.log.close()
+        return code
+
+    def close(self):
+        if self.proc and self.proc.poll() is None:
+            self.proc.kill()
+            self.proc.wait()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.base}"
+
+    def conn(self, timeout_s=10):
+        return wire.Conn(self.address, timeout_s)
+
+    def get(self, path, timeout_s=1.0):
+        """(status code, body) of the health port."""
+        with socket.create_connection(("127.0.0.1", self.base + 100), timeout=timeout_s) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            data = b""
+            while chunk := s.recv(65536):
+                data += chunk
+        head, _, body = data.partition(b"\r\n\r\n")
+        return int(head.split()[1]), body.decode()
+
+    def topic(self, name, partitions=3):
+        with self.conn(60) as c:
+            error = c.create_topics([name], partitions)[name]
+            runner.check(error in (0, 36), f"topic {name}: error", error)
+            runner.eventually(lambda: all(p["leader"] == 0 for p in c.metadata([name])["topics"][name]["partitions"].values()),
+                              60, what=f"leaders of {name}")
+
+    def text(self):
+        return (self.dir / "log").read_text(errors="replace")
+
+    def findings(self):
+        """What sanitizers and assertions said, with what follows the first of it."""
+        lines = self.text().splitlines()
+        at = [i for i, line in enumerate(lines) if FINDING.search(line)]
+        return "\n".join(lines[max(at[0] - 1, 0):at[0] + 60]) if at else ""

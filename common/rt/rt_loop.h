@@ -20,8 +20,7 @@ struct rt_msg {
 struct rt_loop {
     uv_loop_t uv;
     const char *name;
-    pthread_t thread; /* who runs it; written there */
-    pthread_t handle; /* of a thread of its own: for the join */
+    pthread_t thread;
     bool started;
     uv_async_t wake;
     uv_prepare_t turn;

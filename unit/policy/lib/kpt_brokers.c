@@ -47,12 +47,17 @@ static void dial(struct kpt *w, int32_t id)
     snprintf(h.pod_uid, sizeof(h.pod_uid), "pod-%d-%d", (int)id, (int)b->pod);
     snprintf(h.version, sizeof(h.version), "0.1.0");
     struct kc_err err;
-    if (kp_ctl_hello(w->c, &h, w->now, &err) == 0) {
+    int rc = kp_ctl_hello(w->c, &h, w->now, &err);
+    if (rc == 0) {
         b->stream = h.stream;
         b->dialled = b->full_due = true;
         b->said_ms = w->now - 1000;
-    } else {
-        b->dial_ms = w->now + 500;
+        return;
+    }
+    b->dial_ms = w->now + 500;
+    if (rc == KC_E_FENCED && !b->wedged && !b->stalled && !b->draining) {
+        b->incarnation = kpt_uuid(w); /* condemned is final: another registration */
+        b->serving = false;
     }
 }
 

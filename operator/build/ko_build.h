@@ -26,7 +26,9 @@ json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *
  * the volume outlives its KaasCluster otherwise. */
 json_t *ko_build_claim(const struct ko_cluster *c);
 json_t *ko_build_pdb(const struct ko_cluster *c);
-/* replicas and partition: the rollout's gate (design.md 7); partition 0 = no gate. */
+/* partition: the rollout's gate (design.md 7); 0 = no gate. The annotation KO_TEMPLATE_HASH tells a
+ * newer pod template from the one that is being rolled out. */
+#define KO_TEMPLATE_HASH "kaas.dev/template-hash"
 json_t *ko_build_statefulset(const struct ko_cluster *c, const struct ko_build_opts *o,
                              int32_t partition);
 json_t *ko_build_broker(const struct ko_cluster *c, int32_t id); /* the KaasBroker object */

@@ -137,14 +137,17 @@ json_t *ko_build_pdb(const struct ko_cluster *c)
 json_t *ko_build_statefulset(const struct ko_cluster *c, const struct ko_build_opts *o,
                              int32_t partition)
 {
-    char service[128];
+    char service[128], hash[17];
     snprintf(service, sizeof(service), "%s-brokers", c->name);
     json_t *d = ko_build_doc(c, "apps/v1", "StatefulSet", "", true);
+    json_t *template = ko_build_pod_template(c, o);
+    ko_doc_hash(template, hash);
+    ko_put(json_object_get(d, "metadata"), "annotations", ko_pack("{s:s}", KO_TEMPLATE_HASH, hash));
     json_t *spec =
         ko_pack("{s:s, s:i, s:s, s:{s:s, s:{s:i}}, s:{s:o}, s:o}", "serviceName", service,
                 "replicas", (int)c->replicas, "podManagementPolicy", "Parallel", "updateStrategy",
                 "type", "RollingUpdate", "rollingUpdate", "partition", (int)partition, "selector",
-                "matchLabels", ko_build_match_labels(c), "template", ko_build_pod_template(c, o));
+                "matchLabels", ko_build_match_labels(c), "template", template);
     if (c->min_ready_seconds >= 0) {
         ko_put(spec, "minReadySeconds", json_integer(c->min_ready_seconds));
     }

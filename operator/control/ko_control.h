@@ -35,6 +35,7 @@ struct ko_view {
     int32_t partitions; /* data partitions */
     int32_t offline; /* without an acking leader for a permanent reason, or no alive broker */
     int32_t leaderless; /* assigned but not led */
+    int32_t away; /* led elsewhere than at home, slots included: failback is not done */
     int64_t connected_ms; /* wall clock of the last heartbeat from anyone; 0 = none ever */
 };
 void ko_view_unref(struct ko_view *v);

@@ -50,6 +50,7 @@ static void count(struct ko_cc *cc, struct ko_view *v)
             v->offline += p[i].offline || gone;
             v->leaderless += !led && p[i].move.id == 0;
             v->partitions += !t->internal;
+            v->away += p[i].home >= 0 && p[i].led != p[i].home && !p[i].offline;
         }
     }
 }

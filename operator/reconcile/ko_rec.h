@@ -39,7 +39,9 @@ struct ko_owned {
 };
 
 struct ko_pod {
-    char uid[40], owner_uid[40], node[254];
+    char uid[40], owner_uid[40], node[254], revision[64];
+    bool ready;
+    int64_t ready_since_ms; /* wall clock, as its condition says */
     int64_t created_ms;
     bool running;
     int64_t running_since_ms; /* monotonic, when first seen running */
@@ -62,6 +64,8 @@ struct ko_rc {
     int64_t status_at_ms; /* of the last write */
     int64_t blocked_since_ms; /* running pods without heartbeat since; 0 = none */
     int step; /* of the run under way, -1 = none */
+    uint64_t outcome; /* of the last run, as far as status shows it */
+    char roll_reason[40], roll_text[300]; /* what a rollout waits for, "" = none runs */
 };
 
 struct ko_topic_name;
@@ -145,6 +149,10 @@ void ko_rec_cluster_run(struct ko_rec *r, const char *key);
 void ko_rec_tell_synced(struct ko_rec *r);
 void ko_rec_cluster_free(void *c);
 
+/* ---- ko_rec_roll.c ---- */
+/* The StatefulSet as it should be, with the rollout's gate where it may stand now. New reference. */
+json_t *ko_rec_statefulset(struct ko_rec *r, struct ko_rc *c);
+
 /* ---- ko_rec_slice.c ---- */
 void ko_rec_slice_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
 void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
@@ -186,6 +194,8 @@ void ko_rec_admin(struct ko_rec *r, const struct ko_admin *a);
 
 /* ---- ko_rec_status.c ---- */
 void ko_rec_status_run(struct ko_rec *r);
+/* The status timer fires within ms. */
+void ko_rec_status_in(struct ko_rec *r, int64_t ms);
 void ko_rec_status_dirty(struct ko_rec *r, struct ko_rc *c);
 /* A transition of the control thread as an Event (a callback, so ctx is the reconciler). */
 void ko_rec_control_event(void *ctx, const char *cluster, const struct kp_event *ev);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/kc_clock.h"
+#include "base/kc_hash.h"
 #include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
@@ -11,53 +12,48 @@
 /* Everything a pod needs exists before the StatefulSet. A step that builds nothing is skipped. */
 struct step {
     enum ko_kind kind;
-    json_t *(*build)(const struct ko_rec *r, const struct ko_rc *c);
+    json_t *(*build)(struct ko_rec *r, struct ko_rc *c);
 };
 
-static json_t *account(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *account(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_service_account(c->spec);
 }
-static json_t *role(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *role(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_role(c->spec);
 }
-static json_t *binding(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *binding(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_role_binding(c->spec);
 }
-static json_t *headless(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *headless(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_headless_service(c->spec);
 }
-static json_t *bootstrap(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *bootstrap(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_bootstrap_service(c->spec);
 }
-static json_t *config(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *config(struct ko_rec *r, struct ko_rc *c)
 {
     return ko_build_config(c->spec, &r->o.build);
 }
-static json_t *claim(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *claim(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_claim(c->spec);
 }
-static json_t *pdb(const struct ko_rec *r, const struct ko_rc *c)
+static json_t *pdb(struct ko_rec *r, struct ko_rc *c)
 {
     (void)r;
     return ko_build_pdb(c->spec);
 }
-static json_t *statefulset(const struct ko_rec *r, const struct ko_rc *c)
-{
-    return ko_build_statefulset(c->spec, &r->o.build, 0);
-}
-
 static const struct step steps[] = {
     {KO_SERVICEACCOUNT, account},
     {KO_ROLE, role},
@@ -67,7 +63,7 @@ static const struct step steps[] = {
     {KO_CONFIGMAP, config},
     {KO_PVC, claim},
     {KO_PDB, pdb},
-    {KO_STATEFULSET, statefulset},
+    {KO_STATEFULSET, ko_rec_statefulset},
 };
 
 void ko_rec_cluster_free(void *arg)
@@ -169,9 +165,15 @@ static void tell_control(struct ko_rec *r, struct ko_rc *c)
 static void finish(struct ko_rec *r, struct ko_rc *c, bool ok)
 {
     char key[KO_KEY_MAX + 2];
+    uint64_t h =
+        kc_hash64_mix((uint64_t)c->spec->generation, kc_hash64(c->error, strlen(c->error)));
+    h = kc_hash64_mix(h, kc_hash64(c->roll_text, strlen(c->roll_text)));
     snprintf(key, sizeof(key), "c:%s", c->key);
     c->step = -1;
-    ko_rec_status_dirty(r, c);
+    if (c->outcome != h) {
+        c->outcome = h;
+        ko_rec_status_dirty(r, c);
+    }
     ko_rec_finished(r, key, ok);
 }
 
@@ -233,7 +235,11 @@ void ko_rec_cluster_run(struct ko_rec *r, const char *queue_key)
     if (ko_cluster_parse(c->doc, &spec, &errs)) {
         /* The last valid spec goes on; a retry would find the same. */
         ko_field_errors_join(&errs, c->invalid, sizeof(c->invalid));
-        ko_rec_status_dirty(r, c);
+        uint64_t h = kc_hash64(c->invalid, strlen(c->invalid));
+        if (c->outcome != h) {
+            c->outcome = h;
+            ko_rec_status_dirty(r, c);
+        }
         ko_rec_finished(r, queue_key, true);
         return;
     }
@@ -244,7 +250,6 @@ void ko_rec_cluster_run(struct ko_rec *r, const char *queue_key)
     ko_cluster_free(c->spec);
     c->spec = spec;
     tell_control(r, c);
-    ko_rec_status_dirty(r, c);
     c->step = 0;
     next_step(r, c->key, true);
 }

@@ -15,6 +15,7 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
+#include "reconcile/ko_cond.h"
 #include "reconcile/ko_rec.h"
 
 enum { UNKNOWN_POD_MS = 5000, ENDPOINTS_MAX = KP_BROKERS_MAX };
@@ -90,6 +91,10 @@ void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
         snprintf(p->owner_uid, sizeof(p->owner_uid), "%s",
                  kc_json_str(doc, "metadata.ownerReferences.0.uid", ""));
         snprintf(p->node, sizeof(p->node), "%s", kc_json_str(doc, "spec.nodeName", ""));
+        snprintf(p->revision, sizeof(p->revision), "%s", ko_label(doc, "controller-revision-hash"));
+        const json_t *cond = ko_cond_find(kc_json_at(doc, "status.conditions"), "Ready");
+        p->ready = !ko_deleting(doc) && strcmp(kc_json_str(cond, "status", ""), "True") == 0;
+        p->ready_since_ms = parse_time_ms(kc_json_str(cond, "lastTransitionTime", ""));
         p->created_ms = parse_time_ms(kc_json_str(doc, "metadata.creationTimestamp", ""));
         p->running = strcmp(kc_json_str(doc, "status.phase", ""), "Running") == 0;
         p->running_since_ms = p->running && !was_running ? kc_mono_ms() : p->running_since_ms;

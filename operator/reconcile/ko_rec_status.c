@@ -13,12 +13,12 @@
 #include "reconcile/ko_rec.h"
 #include "reconcile/ko_status.h"
 
-enum { RECHECK_MS = 1000 };
+enum { RECHECK_MS = 1000, SOON_MS = 20, APART_MS = 100 };
 
 void ko_rec_status_dirty(struct ko_rec *r, struct ko_rc *c)
 {
-    (void)r;
     c->status_dirty = true;
+    ko_rec_status_in(r, KC_MAX((int64_t)SOON_MS, c->status_at_ms + APART_MS - kc_mono_ms()));
 }
 
 struct status_op {
@@ -38,6 +38,9 @@ static void on_written(void *ctx, const struct ko_result *res)
     struct ko_rc *c = ko_rec_cluster(o->op.rec, o->cluster);
     if (c) {
         c->status_in_flight = false;
+        if (c->status_dirty) {
+            ko_rec_status_dirty(o->op.rec, c);
+        }
         if (res->code == 200) {
             json_decref(c->status);
             c->status = json_incref(o->status);
@@ -70,7 +73,10 @@ void ko_rec_status_run(struct ko_rec *r)
     int64_t now = kc_mono_ms(), wall = kc_wall_ms();
     for (struct kc_map_entry *e; r->leader && (e = kc_map_next(&r->clusters, &it));) {
         struct ko_rc *c = e->value;
-        bool due = c->status_dirty || now - c->status_at_ms >= RECHECK_MS;
+        bool due = now - c->status_at_ms >= (c->status_dirty ? APART_MS : RECHECK_MS);
+        if (!due && c->status_dirty) {
+            ko_rec_status_in(r, c->status_at_ms + APART_MS - now);
+        }
         if (!due || c->status_in_flight || !c->doc || ko_deleting(c->doc) ||
             (!c->spec && !*c->invalid)) {
             continue;
@@ -84,6 +90,9 @@ void ko_rec_status_run(struct ko_rec *r)
         json_decref(status);
         if (c->spec) {
             ko_rec_brokers_run(r, c);
+        }
+        if (c->rolling) { /* the gate is looked at as pods come and time passes */
+            ko_rec_queue(r, 'c', c->key, 0);
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "reconcile/ko_events.h"
 #include "reconcile/ko_rec.h"
 
-enum { STATUS_TICK_MS = 200, RUNS_A_TURN = 64 };
+enum { STATUS_RECHECK_MS = 1000, RUNS_A_TURN = 64 };
 
 #define OWNED_SELECTOR "app.kubernetes.io/managed-by=kaas-operator,kaas.dev/cluster"
 
@@ -107,9 +107,20 @@ static void on_timer(uv_timer_t *t)
     }
 }
 
+/* Runs soon after a change, and once a second for what depends on time alone. */
 static void on_status_timer(uv_timer_t *t)
 {
-    ko_rec_status_run(t->data);
+    struct ko_rec *r = t->data;
+    uv_timer_start(t, on_status_timer, STATUS_RECHECK_MS, 0);
+    ko_rec_status_run(r);
+}
+
+void ko_rec_status_in(struct ko_rec *r, int64_t ms)
+{
+    int64_t wait = KC_MAX(ms, (int64_t)0);
+    if (r->started && (int64_t)uv_timer_get_due_in(&r->status_timer) > wait) {
+        uv_timer_start(&r->status_timer, on_status_timer, (uint64_t)wait, 0);
+    }
 }
 
 /* ---- watches ---- */
@@ -278,7 +289,7 @@ void ko_rec_start(struct ko_rec *r, struct ko_control *control)
     uv_timer_init(&r->loop->uv, &r->status_timer);
     r->open_timers = 2;
     r->timer.data = r->status_timer.data = r;
-    uv_timer_start(&r->status_timer, on_status_timer, STATUS_TICK_MS, STATUS_TICK_MS);
+    uv_timer_start(&r->status_timer, on_status_timer, STATUS_RECHECK_MS, 0);
     r->unsynced = KC_ARRAY_LEN(watched);
     for (size_t i = 0; i < KC_ARRAY_LEN(watched); i++) {
         struct ko_informer *in = &r->informers[i];
@@ -291,6 +302,18 @@ void ko_rec_start(struct ko_rec *r, struct ko_control *control)
 bool ko_rec_synced(const struct ko_rec *r)
 {
     return atomic_load(&r->synced);
+}
+
+bool ko_rec_idle(const struct ko_rec *r)
+{
+    struct kc_map_iter it = {0};
+    for (struct kc_map_entry *e; (e = kc_map_next(&r->clusters, &it));) {
+        const struct ko_rc *c = e->value;
+        if (r->leader && c->doc && (c->status_dirty || c->status_in_flight)) {
+            return false;
+        }
+    }
+    return kc_list_empty(&r->ops) && ko_queue_next_ms(r->queue) > kc_mono_ms();
 }
 
 void ko_rec_metrics_read(const struct ko_rec *r, struct ko_rec_metrics *ret)

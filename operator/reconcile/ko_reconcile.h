@@ -33,6 +33,8 @@ void ko_rec_start(struct ko_rec *r, struct ko_control *control);
 void ko_rec_stop(struct ko_rec *r);
 
 bool ko_rec_synced(const struct ko_rec *r);
+/* Nothing is due, under way or waiting to be written now (back-offs may run). */
+bool ko_rec_idle(const struct ko_rec *r);
 struct ko_rec_metrics {
     uint64_t reconciles, failures, applies, status_writes, events, foreign_endpoints, queue_len;
     uint32_t clusters, topics;

@@ -146,10 +146,14 @@ static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko
     char text[300];
     int32_t updated = (int32_t)kc_json_int(c->sts, "status.updatedReplicas", 0);
     int32_t available = (int32_t)kc_json_int(c->sts, "status.availableReplicas", 0);
-    snprintf(text, sizeof(text), "%d of %d brokers are updated, %d available", updated,
-             c->spec->replicas, available);
+    snprintf(text, sizeof(text), "%d of %d brokers are updated, %d available%s%.180s", updated,
+             c->spec->replicas, available, *c->roll_text && c->rolling ? "; " : "",
+             c->rolling ? c->roll_text : "");
     ko_cond_add(l, "Progressing", c->rolling ? "True" : "False",
-                c->rolling ? "RollingOut" : "RolloutComplete", text);
+                !c->rolling       ? "RolloutComplete"
+                : *c->roll_reason ? c->roll_reason
+                                  : "RollingOut",
+                text);
     bool bad = *c->invalid || *c->error || s->faulty > 0 || (c->view && c->view->offline > 0);
     ko_cond_add(l, "Degraded", bad ? "True" : "False",
                 *c->invalid ? "InvalidSpec"

@@ -2,15 +2,21 @@
 
 #include <stdlib.h>
 
-#include "base/kc_clock.h"
 #include "base/kc_json.h"
 #include "reconcile/ko_cond.h"
+
+enum { TURN_MS = 2 };
 
 static const struct ko_rec_opts opts = {
     .ns = "ns",
     .build = {.image = "kaas:test", .heartbeat_host = "op.svc", .heartbeat_port = 7070},
     .component = "kaas-operator",
 };
+
+static void on_turn(uv_timer_t *t)
+{
+    (void)t;
+}
 
 void bed_start(struct bed *b)
 {
@@ -20,6 +26,8 @@ void bed_start(struct bed *b)
     op_played_reset();
     KT_REQUIRE(rt_loop_init(&b->loop, "test") == 0);
     b->loop.thread = pthread_self();
+    uv_timer_init(&b->loop.uv, &b->turn);
+    uv_timer_start(&b->turn, on_turn, TURN_MS, TURN_MS);
     KT_REQUIRE(ko_store_local_open(&b->loop, NULL, &b->store, &err) == 0);
     o.store = b->store;
     b->rec = ko_rec_new(&o);
@@ -40,13 +48,11 @@ void bed_stop(struct bed *b)
 
 void bed_settle(struct bed *b)
 {
-    struct ko_rec_metrics m;
-    /* A status tick is 200 ms: what a settled reconciler still has to write, it writes by then. */
-    int64_t until = kc_mono_ms() + 500;
-    do {
-        uv_run(&b->loop.uv, UV_RUN_ONCE);
-        ko_rec_metrics_read(b->rec, &m);
-    } while (kc_mono_ms() < until);
+    /* Each turn runs timers first and then waits for events; the bed's own timer bounds that wait.
+     * Idle for several turns: the store delivers what was written, which may bring more to do. */
+    for (int idle = 0; idle < 5; idle = ko_rec_idle(b->rec) ? idle + 1 : 0) {
+        uv_run(&b->loop.uv, ko_rec_idle(b->rec) ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    }
 }
 
 static void on_done(void *ctx, const struct ko_result *r)

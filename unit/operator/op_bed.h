@@ -10,6 +10,7 @@
 
 struct bed {
     struct rt_loop loop;
+    uv_timer_t turn;
     struct ko_store *store;
     struct ko_rec *rec;
     struct ko_control_callbacks cb;
@@ -20,7 +21,7 @@ struct bed {
 
 void bed_start(struct bed *b); /* leader at once */
 void bed_stop(struct bed *b);
-/* Turns the loop until nothing is queued or under way (a few idle turns). */
+/* Turns the loop until nothing is queued, under way or left to be written. */
 void bed_settle(struct bed *b);
 #define BED_WAIT(b, cond)                                                                          \
     while (!(cond)) {                                                                              \

@@ -208,8 +208,8 @@ def brokers_print_like_nodes(k):
     k.apply({"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasBroker", "metadata": {"name": "demo-1", "namespace": NS},
              "spec": {"cluster": "demo", "id": 1}})
     k.status("kaasbroker", "demo-1", {"state": "Fenced", "health": "Dead", "reason": "lost", "partitions": 0, "slots": 0,
-                                      "version": "0.1.0", "lastSeen": "2026-01-02T03:04:05Z", "host": "demo-1", "id": 1,
-                                      "ready": False, "incarnation": "x"})
+                                      "version": "0.1.0", "lastSeen": "2026-01-02T03:04:05Z", "host": "demo-1", "node": "n1",
+                                      "ready": False, "incarnation": "x", "podUID": "u", "rack": "r"})
     head, row = k.ok("get", "kaasbrokers").splitlines()
     check(head.split() == "NAME STATE HEALTH REASON PARTITIONS SLOTS VERSION AGE".split(), head)
     check(row.split()[:7] == ["demo-1", "Fenced", "Dead", "lost", "0", "0", "0.1.0"], row)
@@ -344,13 +344,35 @@ def the_operator_may_do_its_work_and_no_more(k):
         helm("uninstall", "rel", "-n", NS, "--ignore-not-found", ok=False)
 
 
+class OperatorAside:
+    """An operator would write what it thinks of the objects here: one that runs is put aside meanwhile."""
+    TARGET = ("-n", "kaas-system", "deployment/kaas-operator")
+
+    def __init__(self, k):
+        self.k = k
+        code, replicas = k("get", *self.TARGET, "-o", "jsonpath={.spec.replicas}")
+        self.replicas = int(replicas) if code == 0 else 0
+
+    def scale(self, n):
+        if self.replicas:
+            self.k.ok("scale", *self.TARGET, f"--replicas={n}")
+            self.k.ok("rollout", "status", *self.TARGET, "--timeout=60s")
+
+    def __enter__(self):
+        self.scale(0)
+        eventually(lambda: "No resources" in self.k("get", "pods", "-n", "kaas-system", "-l", "app.kubernetes.io/component=operator")[1],
+                   30, what="the operator to end")
+
+    def __exit__(self, *_):
+        self.k("delete", "namespace", NS, "--timeout=60s")  # before an operator can take its objects for real
+        self.scale(self.replicas)
+
+
 def main():
     kubectl = Kubectl()
-    try:
+    with OperatorAside(kubectl):
         prepare(kubectl)
         return runner.run(kubectl, sys.argv[1:])
-    finally:
-        kubectl("delete", "namespace", NS, "--wait=false")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_json.h"
+#include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "reconcile/ko_cond.h"
 #include "reconcile/ko_rec.h"
 
@@ -78,6 +80,10 @@ static void on_written(void *ctx, const struct ko_result *res)
         if (res->code == 200) {
             json_decref(b->status);
             b->status = json_incref(o->status);
+        } else if (res->code != 404 && res->code != 409) {
+            struct kc_log_buf lb;
+            kc_log(KC_WARN, "reconcile", "event=status_failed broker=%s code=%d error=%s", o->key,
+                   res->code, kc_log_str(kc_str_of(res->message), &lb));
         }
     }
     ko_op_free(o);

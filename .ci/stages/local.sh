@@ -11,8 +11,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for part in suite sanitized wedge; do
   say "$part"
-  python3 "$ROOT/e2e/local/$part.py" "$@" > >(tee "$log" >&2) || true
-  wait $! 2> /dev/null || true # the tee
+  python3 "$ROOT/e2e/local/$part.py" "$@" 2>&1 | tee "$log" >&2 || true
   line=$(tail -n 1 "$log")
   [ $# -gt 0 ] && [ "$line" = "0 passed, 0 failed" ] || count "$line"
 done

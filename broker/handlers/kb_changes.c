@@ -1,9 +1,11 @@
 /* kb_changes.c - see kb_changes.h. */
 #include "handlers/kb_changes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/kc_clock.h"
+#include "base/kc_str.h"
 #include "wire/kw_errors.h"
 
 struct kb_changes *kb_changes_new(struct kb_req *req, int32_t n)
@@ -66,6 +68,36 @@ void kb_changes_run(struct kb_changes *c, int32_t timeout_ms, void (*done)(struc
         kb_admin_submit(c->req->app, &it->change, deadline, on_done, it);
     }
     settle(c);
+}
+
+struct named {
+    struct kc_str name;
+    int32_t at;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return kc_str_cmp(((const struct named *)a)->name, ((const struct named *)b)->name);
+}
+
+bool *kb_named_twice(struct kb_req *req, int32_t n,
+                     struct kc_str (*name)(const void *from, int32_t i), const void *from)
+{
+    bool *twice = kb_alloc(req, (size_t)n, sizeof(*twice));
+    struct named *list = twice ? kb_alloc(req, (size_t)n, sizeof(*list)) : NULL;
+    if (!list) {
+        return NULL;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        list[i] = (struct named){name(from, i), i};
+    }
+    qsort(list, (size_t)n, sizeof(*list), by_name);
+    for (int32_t i = 1; i < n; i++) {
+        if (kc_str_eq(list[i].name, list[i - 1].name)) {
+            twice[list[i].at] = twice[list[i - 1].at] = true;
+        }
+    }
+    return twice;
 }
 
 const char *kb_text(struct kb_req *req, struct kc_str s)

@@ -12,17 +12,12 @@
 
 enum { PARTITIONS_MAX = 20000 };
 
-static bool asked_twice(const struct kw_create_partitions_request *in, int32_t i)
+static struct kc_str name_of(const void *from, int32_t i)
 {
-    for (int32_t k = 0; k < in->n_topics; k++) {
-        if (k != i && kc_str_eq(in->topics[k].name, in->topics[i].name)) {
-            return true;
-        }
-    }
-    return false;
+    return ((const struct kw_create_partitions_request *)from)->topics[i].name;
 }
 
-static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
+static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change *c)
 {
     const struct kw_create_partitions_request *in = req->body;
     const struct kw_create_partitions_request_topic *t = &in->topics[i];
@@ -32,7 +27,9 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     if (!why) {
         return false;
     }
-    if (asked_twice(in, i)) {
+    if (in->n_topics > KB_CHANGES_MAX) {
+        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
+    } else if (twice) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
     } else if (!topic) {
         kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");
@@ -65,7 +62,8 @@ static void answer(struct kb_changes *all)
     for (int32_t i = 0; i < all->n; i++) {
         const struct kb_change *c = &all->items[i];
         resp.results[i] = (struct kw_create_partitions_response_topic_result){
-            .name = kc_str_of(c->change.topic), .error_code = c->error,
+            .name = kc_str_of(c->change.topic),
+            .error_code = c->error,
             .error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL};
     }
     kb_reply(req, &resp);
@@ -75,12 +73,14 @@ void kb_handle_create_partitions(struct kb_req *req)
 {
     const struct kw_create_partitions_request *in = req->body;
     struct kb_changes *all = kb_changes_new(req, in->n_topics);
-    for (int32_t i = 0; all && i < in->n_topics; i++) {
-        if (!prepare(req, i, &all->items[i])) {
+    const bool *twice = all ? kb_named_twice(req, in->n_topics, name_of, in) : NULL;
+    if (!twice) {
+        return;
+    }
+    for (int32_t i = 0; i < in->n_topics; i++) {
+        if (!prepare(req, i, twice[i], &all->items[i])) {
             return;
         }
     }
-    if (all) {
-        kb_changes_run(all, in->timeout_ms, answer);
-    }
+    kb_changes_run(all, in->timeout_ms, answer);
 }

@@ -43,16 +43,6 @@ static bool collides(const struct ki_image *im, struct kc_str name)
     return false;
 }
 
-static bool asked_twice(const struct kw_create_topics_request *in, int32_t i)
-{
-    for (int32_t k = 0; k < in->n_topics; k++) {
-        if (k != i && kc_str_eq(in->topics[k].name, in->topics[i].name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_name(const struct kb_req *req,
                        const struct kw_create_topics_request_creatable_topic *t,
                        struct kb_change *c)
@@ -68,31 +58,40 @@ static void check_name(const struct kb_req *req,
     }
 }
 
-static void check_assignments(const struct kb_req *req,
+/* false when req was dropped. */
+static bool check_assignments(struct kb_req *req,
                               const struct kw_create_topics_request_creatable_topic *t,
                               struct kb_change *c)
 {
+    int32_t n = t->n_assignments;
     if (t->num_partitions != -1 || t->replication_factor != -1) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST,
-                  "With a manual assignment the counts must both be -1.");
-        return;
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "With a manual assignment the counts must both be -1.");
+        return true;
     }
-    for (int32_t i = 0; i < t->n_assignments && !c->error; i++) {
-        bool found = false; /* consecutive from 0: every index is there */
-        for (int32_t k = 0; k < t->n_assignments; k++) {
-            found |= t->assignments[k].partition_index == i;
+    if (n > PARTITIONS_MAX) {
+        kb_refuse(c, KAFKA_INVALID_PARTITIONS, "The number of partitions must be 1 to 20000.");
+        return true;
+    }
+    bool *seen = kb_alloc(req, (size_t)n, sizeof(*seen));
+    if (!seen) {
+        return false;
+    }
+    for (int32_t i = 0; i < n && !c->error; i++) { /* n different indexes below n: all of them */
+        int32_t index = t->assignments[i].partition_index;
+        bool fits = index >= 0 && index < n && !seen[index] && t->assignments[i].n_broker_ids > 0;
+        for (int32_t k = 0; fits && k < t->assignments[i].n_broker_ids; k++) {
+            fits = ki_row(req->image, t->assignments[i].broker_ids[k]) != NULL;
         }
-        bool known = t->assignments[i].n_broker_ids > 0;
-        for (int32_t k = 0; k < t->assignments[i].n_broker_ids; k++) {
-            known &= ki_row(req->image, t->assignments[i].broker_ids[k]) != NULL;
-        }
-        if (!found || !known) {
+        if (fits) {
+            seen[index] = true;
+        } else {
             kb_refuse(c, KAFKA_INVALID_REPLICA_ASSIGNMENT,
                       "Partitions must count up from 0 and name registered brokers.");
         }
     }
-    c->change.partitions = t->n_assignments;
+    c->change.partitions = n;
     c->change.replication_factor = t->assignments[0].n_broker_ids;
+    return true;
 }
 
 static void check_counts(const struct kb_req *req,
@@ -148,7 +147,12 @@ static bool check_configs(struct kb_req *req,
     return true;
 }
 
-static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
+static struct kc_str name_of(const void *from, int32_t i)
+{
+    return ((const struct kw_create_topics_request *)from)->topics[i].name;
+}
+
+static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change *c)
 {
     const struct kw_create_topics_request *in = req->body;
     const struct kw_create_topics_request_creatable_topic *t = &in->topics[i];
@@ -156,13 +160,19 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     if (!c->change.topic) {
         return false;
     }
-    if (asked_twice(in, i)) {
+    if (in->n_topics > KB_CHANGES_MAX) {
+        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
+        return true;
+    }
+    if (twice) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
         return true;
     }
     check_name(req, t, c);
     if (!c->error && t->n_assignments > 0) {
-        check_assignments(req, t, c);
+        if (!check_assignments(req, t, c)) {
+            return false;
+        }
     } else if (!c->error) {
         check_counts(req, t, c);
     }
@@ -201,7 +211,8 @@ static bool fill_configs(struct kb_req *req, const struct kb_change *c,
     }
     for (int32_t i = 0; i < n; i++) {
         out->configs[i] = (struct kw_create_topics_response_creatable_topic_configs){
-            .name = kc_str_of(d[i].def->name), .value = kc_str_of(d[i].value.value),
+            .name = kc_str_of(d[i].def->name),
+            .value = kc_str_of(d[i].value.value),
             .config_source = (int8_t)d[i].value.source};
     }
     out->n_configs = n;
@@ -242,12 +253,14 @@ void kb_handle_create_topics(struct kb_req *req)
 {
     const struct kw_create_topics_request *in = req->body;
     struct kb_changes *all = kb_changes_new(req, in->n_topics);
-    for (int32_t i = 0; all && i < in->n_topics; i++) {
-        if (!prepare(req, i, &all->items[i])) {
+    const bool *twice = all ? kb_named_twice(req, in->n_topics, name_of, in) : NULL;
+    if (!twice) {
+        return;
+    }
+    for (int32_t i = 0; i < in->n_topics; i++) {
+        if (!prepare(req, i, twice[i], &all->items[i])) {
             return;
         }
     }
-    if (all) {
-        kb_changes_run(all, in->timeout_ms, answer);
-    }
+    kb_changes_run(all, in->timeout_ms, answer);
 }

@@ -39,7 +39,9 @@ static bool prepare(struct kb_req *req, struct kb_changes *all, int32_t i)
     if (!c->change.topic) {
         return false;
     }
-    if (by_id && t.name.ptr) {
+    if (all->n > KB_CHANGES_MAX) {
+        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
+    } else if (by_id && t.name.ptr) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "A topic is named or given by id, not both.");
     } else if (!topic) {
         kb_refuse(c, error, "There is no such topic.");

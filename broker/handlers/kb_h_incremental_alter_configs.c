@@ -98,9 +98,14 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
     const struct kw_incremental_alter_configs_request *in = req->body;
     const struct kw_incremental_alter_configs_request_alter_configs_resource *r = &in->resources[i];
+    if (in->n_resources > KB_CHANGES_MAX) {
+        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
+        return true;
+    }
     if (r->resource_type != TOPIC) {
         kb_refuse(c, KAFKA_INVALID_REQUEST,
-                  "Only topic configs are altered here; a broker's are in the KaasCluster's spec.config.");
+                  "Only topic configs are altered here; a broker's are in the KaasCluster's "
+                  "spec.config.");
         return true;
     }
     const struct ki_topic *topic = ki_topic_by_name(req->image, r->resource_name);

@@ -131,7 +131,7 @@ static void *thread_main(void *arg)
 int rt_loop_start(struct rt_loop *l)
 {
     l->started = true;
-    int rc = pthread_create(&l->thread, NULL, thread_main, l);
+    int rc = pthread_create(&l->handle, NULL, thread_main, l);
     if (rc) {
         l->started = false;
     }
@@ -149,7 +149,7 @@ void rt_loop_stop(struct rt_loop *l)
 void rt_loop_join(struct rt_loop *l)
 {
     if (l->started) {
-        pthread_join(l->thread, NULL);
+        pthread_join(l->handle, NULL);
         l->started = false;
     }
 }

@@ -20,7 +20,8 @@ struct rt_msg {
 struct rt_loop {
     uv_loop_t uv;
     const char *name;
-    pthread_t thread;
+    pthread_t thread; /* who runs it; written there */
+    pthread_t handle; /* of a thread of its own: for the join */
     bool started;
     uv_async_t wake;
     uv_prepare_t turn;

@@ -157,7 +157,7 @@ static void after_seal(struct ks_entry *entry)
     struct seal_msg *m = kc_zalloc(sizeof(*m));
     m->msg.fn = on_seal;
     m->entry = entry;
-    m->end = entry->log->st.end;
+    m->end = entry->end;
     let_go_sealed(entry->log);
     rt_post(entry->seal_loop, &m->msg);
 }
@@ -227,7 +227,7 @@ static void deliver_all(struct ks_entry *head)
         bool appended = false;
         while (head && head->log == log) {
             struct ks_entry *next = head->next;
-            appended = appended || head->kind == KS_E_APPEND || head->kind == KS_E_TRIM;
+            appended = appended || head->kind != KS_E_CLOSE; /* a recovery changes the epoch */
             if (!deliver(head)) {
                 ks_entry_free(head);
             }

@@ -184,7 +184,7 @@ static void finish(struct ks_engine *e, struct ks_task *t)
         if (kind == KS_E_RECOVERED) {
             atomic_store(&log->c_retry_at_ms, kc_mono_ms() + KS_RETRY_MS);
             atomic_fetch_add(&e->n_retries, 1);
-        } else if (!atomic_load(&log->c_retry_at_ms) && !atomic_load(&e->closing)) {
+        } else if (!atomic_load(&log->c_retry_at_ms)) {
             log->c_recovering = true;
             ks_recover_start(log);
         }

@@ -12,7 +12,7 @@
 #include "storage/ks_bytes.h"
 #include "storage/ks_probe.h"
 
-enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8 };
+enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8, RECOVER_THREADS = 4 };
 #define CACHE_BYTES (64LL * 1024 * 1024)
 
 /* ---- incarnations ---- */
@@ -89,6 +89,14 @@ static void fenced(struct ks_engine *e, struct ks_inc *inc, const char *why)
         m->why = why;
         rt_post(e->loop, &m->msg);
     }
+}
+
+bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc)
+{
+    pthread_mutex_lock(&e->lock);
+    bool current = e->inc == inc;
+    pthread_mutex_unlock(&e->lock);
+    return current && !atomic_load(&inc->fenced);
 }
 
 bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc)
@@ -271,6 +279,7 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
     e->sync =
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
+    e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
     int rc = ks_commit_start(e);
     if (rc) {
         return rc;
@@ -313,6 +322,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
         rt_pool_free(e->scan);
         rt_pool_free(e->read);
         rt_pool_free(e->sync);
+        rt_pool_free(e->recover);
     }
     if (rc) {
         ks_engine_unref(e);
@@ -356,9 +366,12 @@ void ks_engine_close(struct ks_engine *e)
     if (!e) {
         return;
     }
-    atomic_store(&e->closing, true);
     ks_watch_stop(e);
-    rt_pool_free(e->scan); /* takeovers and recoveries end; what they push is still committed */
+    rt_pool_free(e->scan);
+    pthread_mutex_lock(&e->p_lock);
+    e->recover_gone = true;
+    pthread_mutex_unlock(&e->p_lock);
+    rt_pool_free(e->recover); /* ends; what it pushes is still dealt with */
     ks_commit_stop(e);
     rt_pool_free(e->sync);
     pthread_mutex_lock(&e->p_lock);

@@ -117,7 +117,8 @@ struct ks_open_args {
 };
 struct ks_open *ks_log_open(struct ks_engine *e, const struct ks_open_args *args); /* [any] */
 /* Warms the sealed part for a coming move and reports through done with log = NULL, rc 0 when
- * warm; the handle then takes ks_open_go (claim, open, done again with the log) or ks_open_cancel. */
+ * warm; the handle then takes ks_open_go (claim, open, done again with the log) or ks_open_cancel.
+ * A handle ends when done gets a log or an error, or when it is cancelled: not to be used after. */
 struct ks_open *ks_log_prepare(struct ks_engine *e, const struct ks_open_args *args); /* [any] */
 /* seal: the chain record handed over by the old owner, or null bytes. Copies it. [any] */
 void ks_open_go(struct ks_open *o, struct kc_bytes seal);
@@ -130,7 +131,9 @@ void ks_open_cancel(struct ks_open *o);
 void ks_log_own(struct ks_log *log, struct rt_loop *owner);
 const struct kc_uuid *ks_log_topic(const struct ks_log *log);
 int32_t ks_log_partition(const struct ks_log *log);
-int32_t ks_log_epoch(const struct ks_log *log); /* of our claim = leader epoch clients see */
+/* Of our claim = leader epoch clients see. Grows under an open log when an error on a file made the
+ * engine claim again; the watcher is called then. */
+int32_t ks_log_epoch(const struct ks_log *log);
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg); /* [owner] */
 
 struct ks_offsets {

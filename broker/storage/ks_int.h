@@ -6,7 +6,8 @@
  *                  several), then one fence check for all, then one message a loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
- *   scan pool      takeovers, recoveries; read pool: reads that miss the cache, lookups
+ *   scan pool      takeovers; recover pool: recoveries, which takeovers may have to wait for; read
+ *                  pool: reads that miss the cache, lookups
  */
 #ifndef KS_INT_H
 #define KS_INT_H
@@ -195,14 +196,13 @@ struct ks_orphan {
 
 enum {
     KS_QUEUE_BYTES_MAX = 256 * 1024 * 1024,
-    KS_WATCH_MS = 700, /* between forced checks: readers need one that is at most 1 s old */
+    KS_WATCH_MS = 500, /* between forced checks: readers need one that is at most 1 s old */
     KS_RETRY_MS = 1000, /* between attempts to recover a log */
     KS_IDLE_FILES = 512 /* open files that nobody uses */
 };
 
 struct ks_engine {
     _Atomic uint32_t refs; /* the opener's and one a log */
-    _Atomic bool closing; /* no new work for the pools */
     struct ks_fs fs;
     struct ks_fds fds;
     struct rt_loop *loop;
@@ -210,7 +210,7 @@ struct ks_engine {
     void *ctx;
     int32_t broker_id;
     int64_t cache_bytes;
-    struct rt_pool *scan, *read, *sync;
+    struct rt_pool *scan, *read, *sync, *recover;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
     pthread_cond_t log_gone;
@@ -220,8 +220,8 @@ struct ks_engine {
     struct ks_shard *shards;
     int32_t n_shards;
 
-    pthread_mutex_t p_lock; /* guards pools_gone */
-    bool pools_gone;
+    pthread_mutex_t p_lock; /* guards what follows */
+    bool pools_gone, recover_gone;
 
     pthread_t commit_thread;
     pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
@@ -259,6 +259,8 @@ bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc);
 void ks_engine_unref(struct ks_engine *e);
 /* Runs blocking leftovers on a pool; at once when the pools are gone. Any thread. */
 void ks_engine_defer(struct ks_engine *e, struct rt_work *work);
+/* The incarnation of new claims is still this one, and not known to be fenced. */
+bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc);
 /* Keeps the acked end of the log's epoch, for the seal that a later claim of ours appends. */
 void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
 /* The log leaves the map: its partition may be opened again. */

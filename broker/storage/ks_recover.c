@@ -39,5 +39,16 @@ void ks_recover_start(struct ks_log *log)
     r->result->takeover = kc_zalloc(sizeof(*r->result->takeover));
     ks_takeover_init(r->result->takeover, log);
     r->result->takeover->recovery = true;
-    rt_pool_post(e->scan, &r->work);
+    pthread_mutex_lock(&e->p_lock);
+    bool gone = e->recover_gone; /* the engine is being closed: no more attempts */
+    if (!gone) {
+        rt_pool_post(e->recover, &r->work);
+    }
+    pthread_mutex_unlock(&e->p_lock);
+    if (gone) {
+        r->result->rc = KC_E_CLOSED;
+        ks_commit_push(e, r->result);
+        ks_log_unref(log);
+        kc_free(r);
+    }
 }

@@ -288,7 +288,7 @@ static int claim_somehow(struct ks_takeover *t, struct kc_err *err)
 int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
 {
     t->build.cancelled = t->cancelled;
-    if (atomic_load(&t->log->inc->fenced)) {
+    if (!ks_engine_current(t->log->e, t->log->inc)) {
         return kc_fail(err, KC_E_FENCED, "%s", kc_strerror(KC_E_FENCED));
     }
     int rc = claim_somehow(t, err);

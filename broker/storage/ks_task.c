@@ -209,6 +209,8 @@ static void run_appends(struct ks_task *t)
 /* Our own seal: the orderly end of an epoch. */
 static int seal(struct ks_log *log, struct ks_entry *entry)
 {
+    entry->epoch = log->c_epoch; /* a recovery may have come between */
+    entry->end = log->c_end;
     if (log->c_failed && log->c_error == KS_K_NOT_LEADER) {
         return KC_E_DEPOSED;
     }

@@ -127,6 +127,23 @@ static void bytes_of_a_wrong_epoch_or_offset_do_not_count(void)
     }
 }
 
+static void batches_larger_than_the_scan_window_are_checked(void)
+{
+    begin();
+    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    for (int i = 0; i < 6; i++) {
+        struct st_batch s = {
+            .count = 2, .value_len = 50000 + 90000 * (size_t)i, .pid = 4, .seq = 2 * i};
+        KT_EQ(st_append(&b1, l1, st_make(&s)).error, 0);
+    }
+    struct ks_log *l2 = st_log(&b2, &topic, 0);
+    KT_EQ(ks_log_offsets(l2).high_watermark, 12);
+    KT_EQ(st_count(&b2, l2), 12);
+    st_close(&b1, l1);
+    st_close(&b2, l2);
+    end();
+}
+
 static void a_live_incarnation_blocks_and_is_not_fenced(void)
 {
     begin();
@@ -408,6 +425,7 @@ static void a_fenced_broker_registers_anew_and_goes_on(void)
 KT_MAIN("takeover", KT(a_fenced_owner_acks_nothing_more),
         KT(the_late_write_of_a_fenced_owner_is_not_served), KT(a_torn_tail_ends_the_epoch),
         KT(bytes_of_a_wrong_epoch_or_offset_do_not_count),
+        KT(batches_larger_than_the_scan_window_are_checked),
         KT(a_live_incarnation_blocks_and_is_not_fenced), KT(an_older_order_yields),
         KT(the_same_incarnation_claims_again_without_fencing_itself),
         KT(a_sealed_partition_needs_no_fence), KT(a_planned_move_warms_then_goes),

@@ -50,6 +50,14 @@ demo() {
   return 1
 }
 
+# Ready is true while brokers of an older image serve, so the rollout comes first.
+ready() { # IMAGE
+  kubectl wait --for=create statefulset/demo --timeout=60s
+  kubectl wait --for=jsonpath='{.spec.template.spec.containers[0].image}'="$1" statefulset/demo --timeout=60s
+  kubectl wait --for=condition=Progressing=False kaascluster/demo --timeout=300s
+  kubectl wait --for=condition=Ready kaascluster/demo --timeout=180s
+}
+
 # After a failure: what people look at first.
 explain() {
   kubectl get kaasclusters,kaasbrokers,pods -A -o wide >&2 || true
@@ -69,7 +77,7 @@ up() {
   step "import $image" import
   step "install kaas" install "$image" || { explain; exit 1; }
   step "apply KaasCluster demo" demo
-  step "wait for Ready" kubectl wait kaascluster/demo --for=condition=Ready --timeout=180s || { explain; exit 1; }
+  step "wait until it is ready" ready "$image" || { explain; exit 1; }
   kubectl get kaasclusters,kaasbrokers
   cat << TXT
 

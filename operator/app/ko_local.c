@@ -16,15 +16,19 @@
 #include "store/ko_object.h"
 #include "store/ko_store_local.h"
 
+enum { READY_TICK_MS = 20 };
+
 struct local {
     struct ko_host host;
     struct lo_host *children;
     struct ko_file *file;
     struct ko_watch *watch;
+    uv_timer_t ready_timer; /* until this run has been Ready once */
+    json_t *cluster; /* the KaasCluster as last seen */
     char dir[PATH_MAX], broker[PATH_MAX], ready_file[PATH_MAX];
     char token[65], bootstrap[64];
     int lock;
-    bool told_ready, stopping;
+    bool stopping;
 };
 
 /* There is one process, so a Lease of its own in memory is always to be had. */
@@ -43,6 +47,8 @@ static void stop_all(struct local *l)
     l->stopping = true;
     unlink(l->ready_file);
     l->host.store->ops->unwatch(l->watch);
+    uv_close((uv_handle_t *)&l->ready_timer, NULL);
+    json_decref(l->cluster);
     ko_file_stop(l->file);
     lo_host_stop(l->children);
     ko_host_stop(&l->host);
@@ -77,24 +83,34 @@ static bool is_ready(const json_t *doc)
     return false;
 }
 
-/* Readiness of this run, for `local wait`: a file that says which process is meant. */
-static void on_cluster(void *ctx, enum ko_event ev, json_t *doc)
+/* Readiness of this run, for `local wait`: a file that says which process is meant. The status may
+ * still be an earlier run's, so this run's children must be ready, too. */
+static void on_ready_timer(uv_timer_t *t)
 {
-    struct local *l = ctx;
-    if ((ev != KO_ADDED && ev != KO_MODIFIED) || l->told_ready || !is_ready(doc) ||
-        kc_json_int(doc, "status.serving", 0) != kc_json_int(doc, "spec.replicas", -1) ||
-        !ko_rec_synced(l->host.rec)) {
+    struct local *l = t->data;
+    int64_t want = kc_json_int(l->cluster, "spec.replicas", -1);
+    if (!is_ready(l->cluster) || kc_json_int(l->cluster, "status.serving", 0) != want ||
+        lo_host_ready(l->children) != want) {
         return;
     }
+    uv_timer_stop(t);
     FILE *f = fopen(l->ready_file, "we");
     if (f) {
         fprintf(f, "%d\n", (int)getpid());
         fclose(f);
     }
-    l->told_ready = true;
-    printf("ready: %s serves with %lld brokers, bootstrap %s\n", ko_name(doc),
-           (long long)kc_json_int(doc, "status.serving", 0), l->bootstrap);
+    printf("ready: %s serves with %lld brokers, bootstrap %s\n", ko_name(l->cluster),
+           (long long)want, l->bootstrap);
     fflush(stdout);
+}
+
+static void on_cluster(void *ctx, enum ko_event ev, json_t *doc)
+{
+    struct local *l = ctx;
+    if (ev == KO_ADDED || ev == KO_MODIFIED) {
+        json_decref(l->cluster);
+        l->cluster = json_incref(doc);
+    }
 }
 
 static int find_broker(struct local *l, const char *given, struct kc_err *err)
@@ -170,6 +186,9 @@ static int start(struct local *l, const struct ko_args *a, struct kc_err *err)
                               .drained = on_drained,
                               .ctx = l};
     l->children = lo_host_start(&lo);
+    uv_timer_init(&l->host.loop.uv, &l->ready_timer);
+    l->ready_timer.data = l;
+    uv_timer_start(&l->ready_timer, on_ready_timer, READY_TICK_MS, READY_TICK_MS);
     l->watch = l->host.store->ops->watch(l->host.store, KO_KAASCLUSTER, NULL, NULL, on_cluster, l);
     return 0;
 }

@@ -393,6 +393,15 @@ struct lo_host *lo_host_start(const struct lo_host_opts *o)
     return h;
 }
 
+int32_t lo_host_ready(const struct lo_host *h)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < LO_BROKERS_MAX; i++) {
+        n += h->pods[i].child && h->pods[i].ready;
+    }
+    return n;
+}
+
 void lo_host_drain(struct lo_host *h)
 {
     int64_t now = kc_mono_ms();

@@ -26,6 +26,8 @@ struct lo_host_opts {
     void *ctx;
 };
 struct lo_host *lo_host_start(const struct lo_host_opts *o);
+/* Children of this host whose /readyz says yes. */
+int32_t lo_host_ready(const struct lo_host *h);
 /* SIGTERM to every child, highest ordinal first; nothing is started any more. */
 void lo_host_drain(struct lo_host *h);
 /* Children still running are killed. */

@@ -155,7 +155,7 @@ void ko_rec_make_topic(struct ko_rec *r, const struct ko_make *mk, uint64_t tick
     snprintf(m->cluster, sizeof(m->cluster), "%s", mk->cluster);
     snprintf(m->name_key, sizeof(m->name_key), "%s", n->key);
     snprintf(m->id, sizeof(m->id), "%s", mk->id);
-    snprintf(n->id, sizeof(n->id), "%s", mk->id);
+    memcpy(n->id, m->id, sizeof(n->id)); /* mk->id may be n's own */
     m->doc = topic_doc(mk, ns, slash + 1);
     m->ticket = ticket;
     m->done = done;

@@ -328,6 +328,8 @@ static void tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topi
     if (!n->told || n->told_hash != h) {
         n->told = true;
         n->told_hash = h;
+        kc_log(KC_DEBUG, "reconcile", "event=topic_told topic=%s id=%s partitions=%d", n->key,
+               n->id, partitions);
         ko_control_topic(r->control, n->cluster, &k);
     }
     kc_free(configs);

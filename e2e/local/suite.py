@@ -234,6 +234,7 @@ def cold_restart_keeps_everything(c):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: len(set(c.pids()) - set(pids)) == 3, 30, what="new processes")
+    eventually(lambda: all(c.readyz(n)[0] == 200 for n in range(3)), 30, what="three ready brokers")
     c.wait_serving(3)
     with c.conn(0) as conn:
         eventually(lambda: sorted(conn.metadata()["topics"]) == topics, 20, what="all topics")

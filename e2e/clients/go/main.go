@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +28,7 @@ func value(i int64) []byte {
 }
 
 func produce(bootstrap, topic string, first, count int64) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.DefaultProduceTopic(topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.DefaultProduceTopic(topic),
 		kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(5*time.Millisecond))
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func produce(bootstrap, topic string, first, count int64) error {
 }
 
 func consume(bootstrap, topic, group string, count int64) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
 	if err != nil {
 		return err

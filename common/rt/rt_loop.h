@@ -20,7 +20,7 @@ struct rt_msg {
 struct rt_loop {
     uv_loop_t uv;
     const char *name;
-    pthread_t thread; /* who runs it; written there */
+    _Atomic pthread_t thread; /* who runs it; written there, read by whoever asks rt_on_loop */
     pthread_t handle; /* of a thread of its own: for the join */
     bool started;
     uv_async_t wake;
@@ -54,7 +54,8 @@ int64_t rt_loop_age_ms(struct rt_loop *l, int64_t now_mono_ms);
 void rt_loop_touch(struct rt_loop *l);
 static inline bool rt_on_loop(const struct rt_loop *l)
 {
-    return pthread_equal(pthread_self(), l->thread) != 0;
+    return pthread_equal(pthread_self(), atomic_load_explicit(&l->thread, memory_order_relaxed)) !=
+           0;
 }
 
 #endif

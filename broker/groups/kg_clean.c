@@ -161,12 +161,20 @@ void kg_request_offset_delete(struct kg_shard *sh, struct kc_str group, struct k
         return;
     }
     struct drop *d = drop_new(e, a);
+    struct kc_str asked =
+        KC_STR_NULL; /* the topic last looked for, and what was found: partitions of
+                                          a topic stand together, subscriptions may be long */
+    bool subscribed = false;
     for (int32_t i = 0; i < a->n; i++) {
         struct kg_commit_part *p = &a->parts[i];
         if (p->error) {
             continue;
         }
-        if (active && kg_group_subscribed(&e->group, p->topic)) {
+        if (active && (!asked.ptr || !kc_str_eq(asked, p->topic))) {
+            asked = p->topic;
+            subscribed = kg_group_subscribed(&e->group, asked);
+        }
+        if (subscribed) {
             p->error = KAFKA_GROUP_SUBSCRIBED_TO_TOPIC;
         } else if (kg_offset_find(&e->offsets, p->topic, p->partition) &&
                    !drop_add(d, p->topic, p->partition)) {
@@ -219,15 +227,16 @@ static bool expired(const struct kg_entry *e, struct kc_str topic, const struct 
     if (p->v.expire_wall_ms >= 0) {
         return p->v.expire_wall_ms <= wall_ms; /* what OffsetCommit 2-4 asked for */
     }
-    int64_t since = p->v.commit_wall_ms;
-    if (g->protocol_type.ptr && g->state == KG_EMPTY) {
-        since =
-            KC_MAX(since, g->state_wall_ms); /* as long as there were members, nothing expired */
-    } else if (g->protocol_type.ptr &&
-               !(g->state == KG_STABLE && is_consumer(g) && !kg_group_subscribed(g, topic))) {
-        return false;
+    int64_t retention_ms = e->slot->k->cfg.retention_ms;
+    if (wall_ms - p->v.commit_wall_ms < retention_ms) {
+        return false; /* young, whatever the group does: subscriptions are not looked through */
     }
-    return wall_ms - since >= e->slot->k->cfg.retention_ms;
+    if (g->protocol_type.ptr && g->state == KG_EMPTY) {
+        return wall_ms - g->state_wall_ms >=
+               retention_ms; /* while there were members, none expired */
+    }
+    return !g->protocol_type.ptr ||
+           (g->state == KG_STABLE && is_consumer(g) && !kg_group_subscribed(g, topic));
 }
 
 static void clean_entry(struct kg_entry *e)

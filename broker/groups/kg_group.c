@@ -130,6 +130,7 @@ void kg_group_init(struct kg_group *g, struct kc_str id, int64_t wall_ms)
     g->id = (struct kc_str){kc_strndup(id.ptr ? id.ptr : "", (size_t)id.len), id.len};
     kc_map_init(&g->by_id);
     kc_map_init(&g->by_instance);
+    kc_map_init(&g->pending_at);
 }
 
 static void member_free(struct kg_member *m)
@@ -158,6 +159,7 @@ void kg_group_fini(struct kg_group *g)
     kc_free(g->pending);
     kc_map_fini(&g->by_id, NULL);
     kc_map_fini(&g->by_instance, NULL);
+    kc_map_fini(&g->pending_at, NULL);
     kg_str_clear(&g->id);
     kg_str_clear(&g->protocol_type);
     kg_str_clear(&g->protocol_name);
@@ -307,12 +309,13 @@ void kg_member_promote(struct kg_group *g, struct kg_member *m)
 
 static int32_t pending_at(const struct kg_group *g, struct kc_str id)
 {
-    for (int32_t i = 0; i < g->n_pending; i++) {
-        if (kc_str_eq(g->pending[i].id, id)) {
-            return i;
-        }
-    }
-    return -1;
+    return id.ptr ? (int32_t)(intptr_t)kc_map_gets(&g->pending_at, id) - 1 : -1;
+}
+
+static void pending_note(struct kg_group *g, int32_t at)
+{
+    struct kc_str id = g->pending[at].id;
+    kc_map_put(&g->pending_at, id.ptr, (size_t)id.len, (void *)((intptr_t)at + 1));
 }
 
 bool kg_pending_has(const struct kg_group *g, struct kc_str id)
@@ -322,6 +325,11 @@ bool kg_pending_has(const struct kg_group *g, struct kc_str id)
 
 bool kg_pending_add(struct kg_group *g, struct kc_str id, int64_t deadline_ms)
 {
+    int32_t at = pending_at(g, id);
+    if (at >= 0) {
+        g->pending[at].deadline_ms = deadline_ms;
+        return true;
+    }
     struct kg_pending p = {.deadline_ms = deadline_ms};
     if (g->n_pending == KG_PENDING_MAX || !kg_str_set(&p.id, id)) {
         return false;
@@ -331,6 +339,7 @@ bool kg_pending_add(struct kg_group *g, struct kc_str id, int64_t deadline_ms)
         g->pending = kc_realloc(g->pending, (size_t)g->room_pending * sizeof(struct kg_pending));
     }
     g->pending[g->n_pending++] = p;
+    pending_note(g, g->n_pending - 1);
     return true;
 }
 
@@ -340,8 +349,12 @@ bool kg_pending_remove(struct kg_group *g, struct kc_str id)
     if (at < 0) {
         return false;
     }
-    kg_str_clear(&g->pending[at].id);
+    kc_map_del(&g->pending_at, id.ptr, (size_t)id.len);
+    kg_str_clear(&g->pending[at].id); /* id may be this very text: not read any more */
     g->pending[at] = g->pending[--g->n_pending];
+    if (at < g->n_pending) {
+        pending_note(g, at);
+    }
     return true;
 }
 

@@ -60,6 +60,7 @@ struct kg_group {
     struct kc_map by_instance; /* instance id -> member */
     int32_t n_pending, room_pending;
     struct kg_pending *pending;
+    struct kc_map pending_at; /* id -> its place in pending + 1, as a number */
     size_t bytes; /* protocols and assignments of all members: bounded (KG_GROUP_BYTES_MAX) */
 
     bool initial_join; /* the first rebalance of an empty group: waits out its delay */

@@ -2,6 +2,11 @@
 #include "kt.h"
 #include "step_fix.h"
 
+#include <stdio.h>
+
+#include "base/kc_clock.h"
+#include "base/kc_str.h"
+
 static void the_first_member_waits_out_the_initial_delay(void)
 {
     struct fx f;
@@ -172,6 +177,39 @@ static void a_pending_id_that_leaves_ends_the_wait(void)
     fx_fini(&f);
 }
 
+/* A LeaveGroup may name hundreds of thousands of members, and a group may have given out thousands of
+ * ids: looking through all for each blocked the loop for minutes. */
+static void ids_given_out_are_found_without_looking_through_all(void)
+{
+    struct kg_group g;
+    char id[32];
+    kg_group_init(&g, KC_STR_LIT("g"), 0);
+    for (int i = 0; i < KG_PENDING_MAX; i++) {
+        snprintf(id, sizeof(id), "id-%010d", i);
+        KT_TRUE(kg_pending_add(&g, kc_str_of(id), i));
+    }
+    KT_FALSE(kg_pending_add(&g, KC_STR_LIT("one more"), 0));
+    int64_t before = kc_mono_ms();
+    for (int i = 0; i < 300000; i++) {
+        snprintf(id, sizeof(id), "no-%010d", i);
+        KT_FALSE(kg_pending_remove(&g, kc_str_of(id)));
+    }
+    KT_TRUE(kc_mono_ms() - before < 3000);
+    for (int i = 0; i < KG_PENDING_MAX; i += 2) { /* the last takes the place of the one removed */
+        snprintf(id, sizeof(id), "id-%010d", i);
+        KT_TRUE(kg_pending_remove(&g, kc_str_of(id)));
+        KT_FALSE(kg_pending_has(&g, kc_str_of(id)));
+    }
+    for (int i = 1; i < KG_PENDING_MAX; i += 2) {
+        snprintf(id, sizeof(id), "id-%010d", i);
+        KT_TRUE(kg_pending_has(&g, kc_str_of(id)));
+    }
+    while (g.n_pending) {
+        KT_TRUE(kg_pending_remove(&g, g.pending[g.n_pending / 2].id));
+    }
+    kg_group_fini(&g);
+}
+
 static void an_unknown_member_id_is_refused(void)
 {
     struct fx f;
@@ -232,6 +270,7 @@ KT_MAIN("group join", KT(the_first_member_waits_out_the_initial_delay),
         KT(protocols_nobody_shares_are_inconsistent), KT(from_v4_a_new_member_is_given_an_id_first),
         KT(an_id_that_is_never_used_is_forgotten_after_the_session_timeout),
         KT(a_rebalance_waits_for_ids_given_out), KT(a_pending_id_that_leaves_ends_the_wait),
+        KT(ids_given_out_are_found_without_looking_through_all),
         KT(an_unknown_member_id_is_refused), KT(a_full_group_refuses_the_next_member),
         KT(a_group_above_a_lowered_limit_loses_the_last_to_rejoin),
         KT(a_join_repeated_while_parked_ends_the_older_request))

@@ -7,10 +7,13 @@
 #include "app/kb_broker.h"
 #include "base/kc_log.h"
 #include "base/kc_str.h"
+#include "storage/ks_fsck.h"
 
 static void usage(FILE *f)
 {
     fputs("usage: kaas-broker --config FILE [--id N]\n"
+          "       kaas-broker fsck [--verbose] DIR     verify a volume; no broker may use it\n"
+          "       kaas-broker fsck --probe DIR         test whether a volume is fit for use\n"
           "       kaas-broker --version\n"
           "\n"
           "FILE is YAML; its fields are described in docs/architecture.md. The id is --id, or the\n"
@@ -42,8 +45,40 @@ static int run(const char *path, int32_t id)
     return kb_broker_run(config);
 }
 
+/* fsck: 0 = every partition verifies, 1 = one does not, 2 = the volume could not be read. */
+static int fsck(int argc, char **argv)
+{
+    static const struct option options[] = {{"verbose", no_argument, NULL, 'v'},
+                                            {"probe", no_argument, NULL, 'p'},
+                                            {NULL, 0, NULL, 0}};
+    bool verbose = false, probe = false;
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == '?') {
+            usage(stderr);
+            return 2;
+        }
+        verbose |= c == 'v';
+        probe |= c == 'p';
+    }
+    if (optind != argc - 1 || set_log_level()) {
+        usage(stderr);
+        return 2;
+    }
+    struct ks_fsck_opts opts = {.dir = argv[optind], .verbose = verbose, .out = stdout};
+    struct ks_fsck_result result;
+    struct kc_err err;
+    int rc = probe ? ks_fsck_probe(opts.dir, stdout, &err) : ks_fsck(&opts, &result, &err);
+    if (rc) {
+        fprintf(stderr, "kaas-broker: fsck: %s\n", err.msg);
+    }
+    return rc == 0 ? 0 : rc == KC_E_CORRUPT ? 1 : 2;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "fsck") == 0) {
+        return fsck(argc - 1, argv + 1);
+    }
     static const struct option options[] = {{"config", required_argument, NULL, 'c'},
                                             {"id", required_argument, NULL, 'i'},
                                             {"version", no_argument, NULL, 'v'},

@@ -63,7 +63,20 @@ struct kd_timers *kd_timers_here(struct kd_data *d);
 /* Open partitions, all loops. [any] */
 int32_t kd_n_open(const struct kd_data *d);
 
-/* ---- waiting for a partition: long polls ---- */
+/* ---- waiting for a partition to be installed here ---- */
+
+/* fn runs once, on the owner's loop: when the partition is installed there, before anything that
+ * arrives later, or at the deadline. First come, first served. */
+struct kd_arrival {
+    struct kc_list node;
+    struct kd_timer timer;
+    uint8_t key[20];
+    void (*fn)(struct kd_arrival *a);
+};
+void kd_await(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
+              struct kd_arrival *a, int64_t deadline_ms); /* owner's loop */
+
+/* ---- waiting for an open partition: long polls ---- */
 
 /* fn runs on the owner's loop whenever the high watermark, the last stable offset or the log start
  * moved; gone: the partition has left this loop, the waiter was taken off, part is NULL. */

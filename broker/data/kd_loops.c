@@ -52,6 +52,7 @@ int kd_new(int32_t n_loops, struct kd_data **ret, struct kc_err *err)
         kc_map_init(&l->parts);
         kc_map_init(&l->known);
         kc_map_init(&l->hints);
+        kc_map_init(&l->awaited);
         l->begin.fn = loop_begin;
         rt_post(&l->rt, &l->begin);
         d->n_loops = i + 1;
@@ -94,6 +95,7 @@ void kd_free(struct kd_data *d)
         kc_map_fini(&l->parts, kc_free);
         kc_map_fini(&l->known, NULL);
         kc_map_fini(&l->hints, NULL);
+        kc_map_fini(&l->awaited, kc_free);
         kd_timers_fini(&l->timers);
     }
     for (int32_t k = 0; k <= KP_TXN_SLOTS; k++) {

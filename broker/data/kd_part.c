@@ -129,6 +129,49 @@ static void on_log_event(void *ctx, struct ks_log *log, bool gone)
     }
 }
 
+/* ---- arrivals ---- */
+
+static void on_late(struct kd_timer *t)
+{
+    struct kd_arrival *a = KC_CONTAINER_OF(t, struct kd_arrival, timer);
+    struct kd_loop *l = kd_here();
+    kc_list_del(&a->node);
+    struct kc_list *head = kc_map_get(&l->awaited, a->key, KD_KEY);
+    if (head && kc_list_empty(head)) {
+        kc_free(kc_map_del(&l->awaited, a->key, KD_KEY));
+    }
+    a->fn(a);
+}
+
+void kd_await(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
+              struct kd_arrival *a, int64_t deadline_ms)
+{
+    struct kd_loop *l = kd_here();
+    KC_ASSERT(l && l->data == d);
+    kd_key(a->key, topic_id, partition);
+    struct kc_list *head = kc_map_get(&l->awaited, a->key, KD_KEY);
+    if (!head) {
+        head = kc_alloc(sizeof(*head));
+        kc_list_init(head);
+        kc_map_put(&l->awaited, a->key, KD_KEY, head);
+    }
+    kc_list_add_tail(head, &a->node);
+    a->timer = (struct kd_timer){.fn = on_late};
+    kd_timer_arm(&l->timers, &a->timer, deadline_ms);
+}
+
+static void arrived(struct kd_loop *l, const uint8_t key[KD_KEY])
+{
+    struct kc_list *head = kc_map_del(&l->awaited, key, KD_KEY);
+    while (head && !kc_list_empty(head)) {
+        struct kd_arrival *a = KC_LIST_ENTRY(head->next, struct kd_arrival, node);
+        kc_list_del(&a->node);
+        kd_timer_disarm(&l->timers, &a->timer);
+        a->fn(a);
+    }
+    kc_free(head);
+}
+
 /* ---- install ---- */
 
 struct install {
@@ -173,6 +216,9 @@ static void on_install(struct rt_msg *msg)
         d->hooks.opened(d->hooks.ctx, p->slot_kind, p->partition, p);
     }
     rt_call(in->reply_loop, in->done, in->ctx);
+    uint8_t key[KD_KEY];
+    memcpy(key, p->key, KD_KEY); /* whoever waited may see to it that p goes */
+    arrived(in->owner, key);
     kc_free(in);
 }
 

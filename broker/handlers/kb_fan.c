@@ -1,8 +1,11 @@
 /* kb_fan.c - see kb_fan.h. */
 #include "handlers/kb_fan.h"
 
+#include "base/kc_clock.h"
 #include "handlers/kb_view.h"
 #include "wire/kw_errors.h"
+
+enum { PARK_MS = 200 }; /* how long a request waits for a partition that is on its way here */
 
 bool kb_fan_init(struct kb_fan *fan, struct kb_req *req, int32_t n, size_t stride)
 {
@@ -173,15 +176,38 @@ void kb_item_set(struct kb_item *item, struct kc_str name, const struct kc_uuid 
     }
 }
 
+static void on_arrival(struct kd_arrival *a)
+{
+    struct kb_item *item = KC_CONTAINER_OF(a, struct kb_item, arrival);
+    item->fan->run(item);
+}
+
+/* The image gives the partition to this broker, or moves it here. */
+static bool on_its_way(const struct kb_item *item)
+{
+    const struct kb_req *req = item->fan->req;
+    const struct kp_part *p = ki_part(req->image, &item->topic_id, item->partition);
+    int32_t self = req->app->self_id;
+    return p && !p->offline && (p->assigned == self || (p->move.id && p->move.to == self));
+}
+
 struct kd_part *kb_item_part(struct kb_item *item)
 {
-    struct kd_data *d = item->fan->req->app->data;
+    struct kb_req *req = item->fan->req;
+    struct kd_data *d = req->app->data;
     struct kd_part *p = kd_find(d, &item->topic_id, item->partition);
-    if (!p) {
-        item->error = KAFKA_NOT_LEADER_OR_FOLLOWER;
-        item->hint = kd_hint(d, &item->topic_id, item->partition);
+    if (p) {
+        return p;
     }
-    return p;
+    item->hint = kd_hint(d, &item->topic_id, item->partition);
+    if (!item->awaited && item->hint == KP_NO_BROKER && on_its_way(item)) {
+        item->awaited = true;
+        item->arrival.fn = on_arrival;
+        kd_await(d, &item->topic_id, item->partition, &item->arrival, kc_mono_ms() + PARK_MS);
+        return NULL;
+    }
+    item->error = KAFKA_NOT_LEADER_OR_FOLLOWER;
+    return NULL;
 }
 
 int16_t kb_check_epoch(int32_t asked, const struct ks_log *log)

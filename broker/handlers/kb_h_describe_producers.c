@@ -21,6 +21,9 @@ static void run(struct kb_item *item)
 {
     struct ask *a = KC_CONTAINER_OF(item, struct ask, item);
     struct kd_part *p = kb_item_part(item);
+    if (!p && !item->error) {
+        return;
+    }
     if (p) {
         int32_t n = ks_log_producers(kd_part_log(p), NULL, 0);
         a->producers = kc_try_zalloc((size_t)n + 1, sizeof(*a->producers));

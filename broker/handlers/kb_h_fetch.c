@@ -133,6 +133,9 @@ static void read_part(struct kb_item *item)
     p->stale = false;
     p->diverging_epoch = -1;
     struct kd_part *open = kb_item_part(item);
+    if (!open && !item->error) {
+        return;
+    }
     if (!open || !look(p, kd_part_log(open))) {
         kb_fan_done(item);
         return;

@@ -77,8 +77,10 @@ static void run(struct kb_item *item)
     struct kb_req *req = item->fan->req;
     const struct kw_list_offsets_request *in = req->body;
     struct kd_part *p = kb_item_part(item);
-    if (!p) {
+    if (!p && item->error) {
         kb_fan_done(item);
+    }
+    if (!p) {
         return;
     }
     struct ks_log *log = kd_part_log(p);

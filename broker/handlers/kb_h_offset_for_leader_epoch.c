@@ -25,6 +25,9 @@ static void run(struct kb_item *item)
 {
     struct ask *a = KC_CONTAINER_OF(item, struct ask, item);
     struct kd_part *p = kb_item_part(item);
+    if (!p && !item->error) {
+        return;
+    }
     if (p) {
         item->error = kb_check_epoch(a->in->current_leader_epoch, kd_part_log(p));
     }

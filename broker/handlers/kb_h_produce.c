@@ -48,9 +48,11 @@ static void append(struct kb_item *item)
     struct kb_req *req = item->fan->req;
     const struct kw_produce_request *in = req->body;
     struct kd_part *p = kb_item_part(item);
-    if (!p) {
+    if (!p && item->error) {
         atomic_store(&a->finished, true);
         kb_fan_done(item);
+    }
+    if (!p) {
         return;
     }
     kb_count(&req->app->metrics.produced_bytes, (uint64_t)a->in->records.len);

@@ -303,6 +303,30 @@ static void a_long_poll_ends_at_its_deadline_and_when_leadership_leaves(void)
     down(0);
 }
 
+static void requests_wait_a_moment_for_a_partition_on_its_way_here(void)
+{
+    up(1);
+    close_part(&h.topics[0], 0, -1);
+    send_produce(&c, 9, -1, 0, 10);
+    while (atomic_load(&h.app.metrics.under_way) == 0) {
+        poll(NULL, 0, 1);
+    }
+    open_part(&h.topics[0], 0); /* assigned to this broker: it comes */
+    const struct kw_produce_response *r = hx_receive(&c, PRODUCE, 9);
+    KT_REQUIRE(r != NULL);
+    KT_EQ(r->responses[0].partition_responses[0].error_code, 0);
+    close_part(&h.topics[0], 0, -1);
+    int64_t start = kc_mono_ms(); /* it does not come: the wait is short */
+    KT_EQ(produce(9, -1, 0, 10).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    KT_TRUE(kc_mono_ms() - start >= 150);
+    h.topics[0].parts[0].assigned = 2; /* nor is it meant to: no wait */
+    hx_publish(&h);
+    start = kc_mono_ms();
+    KT_EQ(produce(9, -1, 0, 10).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    KT_TRUE(kc_mono_ms() - start < 150);
+    down(0);
+}
+
 static void offsets_and_epochs_out_of_range_are_errors_at_once(void)
 {
     up(1);
@@ -398,6 +422,7 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(acks_other_than_0_1_and_all_are_refused), KT(acks_0_has_no_answer_and_an_error_closes),
         KT(a_long_poll_wakes_when_records_come),
         KT(a_long_poll_ends_at_its_deadline_and_when_leadership_leaves),
+        KT(requests_wait_a_moment_for_a_partition_on_its_way_here),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
         KT(limits_hold_but_a_batch_always_comes), KT(sessions_are_declined),
         KT(list_offsets_knows_the_special_timestamps))

@@ -23,7 +23,8 @@ bool kp_is_alive(const struct kp_liveness *l);
 
 /* Decides the set. member[i] holds the last set on entry and the new one on return. self_id (or
  * KP_NO_BROKER) is pinned (R28, R48). The set is never made empty: if it would be, the last one
- * stands and true is returned (R15). */
+ * stands and true is returned (R15); if nobody of that is registered any more, whoever is well but
+ * draining stands in (R29). */
 bool kp_decide_alive(const struct kp_liveness *l, int32_t n, int32_t self_id, bool *member);
 
 #endif

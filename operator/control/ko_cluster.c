@@ -201,8 +201,8 @@ void ko_cc_loaded(struct ko_control *c, void *arg)
         memcpy(cc->cluster_id, l->image->cluster_id, sizeof(cc->cluster_id));
         restore(cc, l->image);
         feed_slices(cc);
-        /* An image with topics was published after an inventory had been merged. */
-        cc->inventory_due = l->image->n_topics == 0;
+        /* A whole image with topics was published after an inventory had been merged. */
+        cc->inventory_due = l->image->n_topics == 0 || l->lost;
         cc->dirty_shards |= l->adopted;
         cc->phase = KO_HELD;
         ko_rows_changed(cc);

@@ -28,6 +28,7 @@ struct ko_loaded {
     uint64_t ticket;
     struct ki_image *image; /* with order; never NULL */
     uint32_t adopted; /* bit s: newer than the standing root: publish it */
+    bool lost; /* a shard could not be read: the volume must say what there is */
 };
 /* And at the end of a publication. */
 struct ko_published {

@@ -22,6 +22,7 @@ struct ko_pub {
     struct ki_image *proto; /* of the root to write: order, rows, homes, configs */
     uint32_t todo; /* bit s: shard s (or KO_ROOT) is still to be written */
     uint32_t adopted; /* bit s: next[s] was taken from a predecessor's last write */
+    bool lost; /* content that the root names is nowhere */
     struct ko_batch *batch; /* under way; NULL: none */
     void (*again)(struct ko_pub *); /* what the timer resumes */
     uv_timer_t timer;

@@ -86,6 +86,7 @@ static void assemble_shard(struct ko_pub *p, int32_t s)
         struct ki_shard *none = empty_shard(s);
         if (strcmp(none->hash, hash) != 0) {
             kc_log(KC_ERROR, "publisher", "event=shard_lost cluster=%s shard=%d", p->key, (int)s);
+            p->lost = true;
         }
         ki_shard_unref(none);
     }
@@ -103,6 +104,7 @@ static void deliver(struct ko_pub *p)
     memcpy(out->key, p->key, sizeof(out->key));
     out->ticket = p->ticket;
     out->adopted = p->adopted;
+    out->lost = p->lost;
     out->image = ko_pub_image(p);
     KC_ASSERT(out->image);
     const char *uid = ko_uid(p->docs[KO_ROOT]);
@@ -167,6 +169,7 @@ static void assemble(struct ko_pub *p)
 {
     p->proto = decode_root(p);
     p->adopted = 0;
+    p->lost = false;
     ko_pub_attempt(p);
     p->waiting++;
     for (int32_t s = 0; s < KP_SHARDS; s++) {

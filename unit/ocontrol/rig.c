@@ -125,9 +125,8 @@ static void auth(void *ctx, const char *cluster, const char *token, const char *
 
 static struct ko_store *lease_store(void *ctx, struct rt_loop *loop)
 {
-    (void)ctx;
-    struct ko_store *s = NULL;
-    return ko_store_local_open(loop, NULL, &s, NULL) ? NULL : s;
+    struct rig *r = ctx;
+    return proxy_new(loop, r->api, r->store, &r->cut);
 }
 
 /* ---- life ---- */
@@ -138,10 +137,10 @@ static void open_all(void *arg)
     struct kc_err err;
     struct ko_control_opts o = {
         .bind = "127.0.0.1",
-        .identity = "operator-a",
+        .identity = r->identity,
         .lease_ns = "ns",
         .lease_name = "kaas-operator",
-        .advertised = "10.0.0.1:7070",
+        .advertised = r->advertised,
         .lease_store = lease_store,
         .lease_store_ctx = r,
         .auth = auth,
@@ -154,19 +153,36 @@ static void open_all(void *arg)
     if (!r->store) {
         KT_EQ(ko_store_local_open(r->api, NULL, &r->store, &err), 0);
     }
-    o.store = r->store;
+    flaky_init(&r->flaky, r->store);
+    o.store = &r->flaky.port;
     KT_EQ(ko_control_start(&o, r->api, &r->c, &err), 0);
     r->port = ko_control_port(r->c);
 }
 
-void rig_start(struct rig *r)
+static void init(struct rig *r, const char *identity, const char *advertised)
 {
     memset(r, 0, sizeof(*r));
     snprintf(r->token, sizeof(r->token), "secret");
     pthread_mutex_init(&r->lock, NULL);
+    atomic_init(&r->cut, false);
+    r->identity = identity;
+    r->advertised = advertised;
+}
+
+void rig_start(struct rig *r)
+{
+    init(r, "operator-a", "10.0.0.1:7070");
     r->api = &r->own_api;
     KT_EQ(rt_loop_init(r->api, "api"), 0);
     KT_EQ(rt_loop_start(r->api), 0);
+    on_api(r, open_all, r);
+}
+
+void rig_start_second(struct rig *r, struct rig *first)
+{
+    init(r, "operator-b", "10.0.0.2:7070");
+    r->api = first->api;
+    r->store = first->store;
     on_api(r, open_all, r);
 }
 
@@ -204,10 +220,12 @@ void rig_stop(struct rig *r)
     for (int i = 0; i < 5; i++) {
         on_api(r, nothing, NULL); /* late messages and answers run out */
     }
-    on_api(r, close_store, r);
-    on_api(r, nothing, NULL);
-    rt_loop_stop(r->api);
-    rt_loop_join(r->api);
+    if (r->api == &r->own_api) {
+        on_api(r, close_store, r);
+        on_api(r, nothing, NULL);
+        rt_loop_stop(r->api);
+        rt_loop_join(r->api);
+    }
     ko_view_unref(r->view);
     pthread_mutex_destroy(&r->lock);
 }
@@ -278,7 +296,7 @@ bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg)
 struct fetch {
     struct rig *r;
     const char *name;
-    json_t *doc;
+    json_t *doc, *data;
     _Atomic bool done;
 };
 
@@ -304,6 +322,38 @@ json_t *rig_configmap(struct rig *r, const char *name)
         nap();
     }
     return f.doc;
+}
+
+static void change(void *arg)
+{
+    struct fetch *f = arg;
+    struct ko_store *s = f->r->store;
+    if (f->data) {
+        json_t *doc = json_deep_copy(f->doc);
+        json_object_set(doc, "data", f->data);
+        s->ops->update(s, KO_CONFIGMAP, doc, on_fetched, f);
+        json_decref(doc);
+    } else {
+        s->ops->remove(s, KO_CONFIGMAP, "ns", f->name, NULL, on_fetched, f);
+    }
+}
+
+void rig_set_configmap(struct rig *r, const char *name, json_t *data)
+{
+    json_t *old = rig_configmap(r, name);
+    struct fetch f = {.r = r, .name = name, .doc = old, .data = data};
+    atomic_init(&f.done, false);
+    on_api(r, change, &f);
+    while (!atomic_load(&f.done)) {
+        nap();
+    }
+    json_decref(f.doc);
+    json_decref(old);
+}
+
+void rig_remove_configmap(struct rig *r, const char *name)
+{
+    rig_set_configmap(r, name, NULL);
 }
 
 static struct ki_shard *read_shard(struct rig *r, int32_t s, const char *hash)

@@ -9,6 +9,7 @@
 
 #include "control/ko_control.h"
 #include "hb/hb_convert.h"
+#include "stores.h"
 
 #define RIG_CLUSTER "ns/demo"
 
@@ -23,8 +24,10 @@ struct rig_admin {
 struct rig {
     struct rt_loop *api; /* owned by the shared part, when there are two operators on one store */
     struct rt_loop own_api;
-    struct ko_store *store; /* ConfigMaps */
-    struct ko_store *lease_store; /* behind a proxy for the control loop */
+    struct ko_store *store; /* of all objects; shared by the rigs of one test */
+    struct flaky flaky; /* the same as the publisher sees it */
+    _Atomic bool cut; /* Lease calls fail */
+    const char *identity, *advertised;
     struct ko_control *c;
     uint16_t port;
     pthread_mutex_t lock; /* guards what callbacks left here */
@@ -41,6 +44,8 @@ struct rig {
 };
 
 void rig_start(struct rig *r);
+/* A second operator over the first one's objects; stop it before the first. */
+void rig_start_second(struct rig *r, struct rig *first);
 /* Another operator process over the same objects. */
 void rig_restart(struct rig *r);
 void rig_stop(struct rig *r);
@@ -49,6 +54,9 @@ void rig_cluster(struct rig *r, int32_t n);
 void rig_slice(struct rig *r, int32_t n, bool ready);
 /* Waits until cond(r, arg) holds under the lock; false after 10 s. */
 bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg);
+/* Removes a ConfigMap, or replaces its data. */
+void rig_remove_configmap(struct rig *r, const char *name);
+void rig_set_configmap(struct rig *r, const char *name, json_t *data);
 /* A ConfigMap of the store as it is (new reference), NULL: none. */
 json_t *rig_configmap(struct rig *r, const char *name);
 /* The image as a broker would read it; NULL: not whole. Unref. */

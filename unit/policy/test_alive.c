@@ -91,6 +91,16 @@ static void a_held_broker_stays_what_it_was(void)
     KT_TRUE(m[0] && m[1] && !m[2]);
 }
 
+static void R29_the_drainer_stands_in_when_the_last_set_is_deregistered(void)
+{
+    struct kp_liveness l[2] = {up(0), up(1)};
+    bool m[2] = {false, false}; /* the only member was broker 2, which is gone */
+    l[0].draining = true;
+    l[1].connected = false;
+    KT_TRUE(kp_decide_alive(l, 2, KP_NO_BROKER, m));
+    KT_TRUE(m[0] && !m[1]);
+}
+
 static void draining_and_condemned_brokers_are_out(void)
 {
     struct kp_liveness l[3] = {up(0), up(1), up(2)};
@@ -107,4 +117,6 @@ KT_MAIN("alive", KT(R48_connected_and_healthy_decide),
         KT(R52_R53_an_old_image_is_evicted_only_after_it_proved_healthy),
         KT(W5_from_protocol_1_on_unhealthy_is_definitive),
         KT(R49_a_booting_broker_is_alive_whatever_its_readiness),
-        KT(a_held_broker_stays_what_it_was), KT(draining_and_condemned_brokers_are_out))
+        KT(a_held_broker_stays_what_it_was),
+        KT(R29_the_drainer_stands_in_when_the_last_set_is_deregistered),
+        KT(draining_and_condemned_brokers_are_out))

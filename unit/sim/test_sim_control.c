@@ -25,6 +25,7 @@ struct world {
     int32_t round;
     int64_t fault_ms[KPT_BROKERS]; /* last fault of each broker */
     int64_t operator_ms; /* last fault of the operator */
+    int64_t scaled_down_ms;
     int64_t back_ms[KPT_BROKERS]; /* when a downed broker returns; 0 = not down */
     bool ever_alive, failed;
     /* as of the last tick, to compare with */
@@ -126,6 +127,7 @@ static void scale(void)
     struct kpt *w = &s.k;
     int32_t to = BASE + (int32_t)below(MOST - BASE + 1);
     int32_t from = w->desired;
+    s.scaled_down_ms = to < from ? w->now : s.scaled_down_ms;
     kpt_desired(w, to);
     for (int32_t id = from; id < to; id++) {
         kpt_new_pod(w, id);
@@ -203,7 +205,7 @@ static void faults(void)
 static void check_rows(void)
 {
     const struct kp_row *rows;
-    int32_t n = kp_ctl_rows(s.k.c, &rows), holding = 0;
+    int32_t n = kp_ctl_rows(s.k.c, &rows), holding = 0, dead = 0;
     for (int32_t i = 0; i < n; i++) {
         const struct kp_row *r = &rows[i];
         check(i == 0 || rows[i - 1].id < r->id, "rows are not sorted");
@@ -211,9 +213,12 @@ static void check_rows(void)
               kp_health_name(r->health));
         check(!r->condemned || !r->kept, "broker %d condemned though kept", (int)r->id);
         holding += r->health == KP_ALIVE || r->kept;
+        dead += r->health == KP_DEAD;
         s.ever_alive = s.ever_alive || r->health == KP_ALIVE;
     }
-    check(!s.ever_alive || n == 0 || holding > 0, "the alive set is empty (R15)");
+    /* Only a scale-down that takes the whole last set away may leave nobody but the dead. */
+    bool all_left = s.k.now - s.scaled_down_ms < 60000 && dead == n;
+    check(!s.ever_alive || n == 0 || holding > 0 || all_left, "the alive set is empty (R15)");
 }
 
 /* A broker to which nothing happened for a while, under an operator to which nothing happened, is
@@ -330,6 +335,7 @@ static void one_round(void)
     s.ever_alive = false;
     s.registered = 0;
     s.operator_ms = s.k.now;
+    s.scaled_down_ms = -1000000;
     kpt_slot_topic(&s.k, KP_GROUP_SLOTS);
     kpt_slot_topic(&s.k, KP_TXN_SLOTS);
     kpt_topic(&s.k, 40);

@@ -1,0 +1,339 @@
+#include "kt.h"
+#include "rig.h"
+
+#include <time.h>
+
+/* Two operators, a store that fails, documents that other hands touch (design.md, 3 and 4). */
+static struct rig a, b;
+static struct peer p;
+
+static bool is_leader(struct rig *r, void *arg)
+{
+    (void)arg;
+    return r->leader;
+}
+
+static bool is_no_leader(struct rig *r, void *arg)
+{
+    (void)arg;
+    return !r->leader;
+}
+
+static bool is_active(struct peer *q, void *arg)
+{
+    (void)arg;
+    return q->active && q->generation > 0;
+}
+
+static bool is_held(struct rig *r, void *arg)
+{
+    (void)arg;
+    return r->view && r->view->order.uid[0];
+}
+
+static bool is_closed(struct peer *q, void *arg)
+{
+    (void)arg;
+    return q->closed;
+}
+
+static bool is_passive(struct peer *q, void *arg)
+{
+    (void)arg;
+    return !q->active;
+}
+
+static void begin_deciding(void)
+{
+    rig_start(&a);
+    KT_REQUIRE(rig_await(&a, is_leader, NULL));
+    rig_cluster(&a, 1);
+    KT_REQUIRE(rig_await(&a, is_held, NULL));
+    peer_init(&p, 0);
+    KT_REQUIRE(peer_dial(&p, &a, "secret"));
+    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
+    peer_inventory(&p, &none);
+    peer_status(&p);
+    KT_REQUIRE(peer_await(&p, is_active, NULL));
+}
+
+static bool dial_until_active(struct rig *r)
+{
+    for (int i = 0; i < 1000; i++) { /* refused while it takes over: brokers dial again */
+        if (peer_dial(&p, r, "secret") && p.active) {
+            peer_status(&p);
+            return peer_await(&p, is_active, NULL);
+        }
+        struct timespec t = {.tv_nsec = 10000000};
+        nanosleep(&t, NULL);
+    }
+    return false;
+}
+
+struct wanted {
+    uint64_t sequence;
+    int index;
+};
+
+static bool has_result(struct peer *q, void *arg)
+{
+    struct wanted *w = arg;
+    return peer_result(q, w->sequence, &w->index);
+}
+
+static int32_t create(const char *name)
+{
+    struct wanted w;
+    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
+    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
+    r.topic = (char *)(uintptr_t)name;
+    r.partitions = 2;
+    r.replication_factor = 1;
+    w.sequence = peer_admin(&p, &r, 0);
+    KT_TRUE(peer_await(&p, has_result, &w));
+    return p.results[w.index].error;
+}
+
+static bool named(const struct ki_image *im, void *arg)
+{
+    const char *name = arg;
+    return ki_topic_by_name(im, (struct kc_str){name, (int32_t)strlen(name)}) != NULL;
+}
+
+static void *text(const char *s)
+{
+    return (void *)(uintptr_t)s;
+}
+
+static void a_standby_accepts_streams_and_names_the_active_one(void)
+{
+    begin_deciding();
+    rig_start_second(&b, &a);
+    rig_cluster(&b, 1);
+    struct peer q;
+    peer_init(&q, 0);
+    q.incarnation = p.incarnation;
+    bool known = false;
+    for (int i = 0; i < 500 && !known; i++) { /* it has read the Lease by then */
+        KT_TRUE(peer_dial(&q, &b, "secret"));
+        known = strcmp(q.active_host, "10.0.0.1:7070") == 0;
+    }
+    KT_TRUE(known);
+    KT_FALSE(q.active);
+    peer_status(&q);
+    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
+    struct wanted w;
+    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
+    r.topic = (char *)(uintptr_t) "t";
+    w.sequence = peer_admin(&q, &r, 0);
+    KT_TRUE(peer_await(&q, has_result, &w));
+    KT_EQ(q.results[w.index].error, 7);
+    peer_fini(&q);
+    peer_fini(&p);
+    rig_stop(&b);
+    rig_stop(&a);
+}
+
+static void a_released_lease_hands_over_at_once_and_no_partition_moves(void)
+{
+    begin_deciding();
+    KT_EQ(create("orders"), 0);
+    rig_start_second(&b, &a);
+    rig_cluster(&b, 1);
+    struct peer q; /* the broker's stream to the standby */
+    peer_init(&q, 0);
+    q.incarnation = p.incarnation;
+    KT_TRUE(peer_dial(&q, &b, "secret"));
+    struct ki_image *before = rig_image(&a);
+    rig_restart(&a); /* gives the Lease up; comes back as a standby */
+    KT_TRUE(rig_await(&b, is_leader, NULL));
+    KT_TRUE(peer_await(&q, is_closed, NULL) || q.closed); /* to be dialled anew */
+    peer_fini(&q);
+    KT_TRUE(dial_until_active(&b));
+    KT_EQ(create("after"), 0);
+    struct ki_image *after = rig_image(&a);
+    KT_TRUE(after->order.term > before->order.term);
+    const struct ki_topic *x = ki_topic_by_name(before, KC_STR_LIT("orders")),
+                          *y = ki_topic_by_name(after, KC_STR_LIT("orders"));
+    KT_REQUIRE(x && y);
+    KT_EQ(x->parts[0].assigned_generation, y->parts[0].assigned_generation);
+    ki_image_unref(before);
+    ki_image_unref(after);
+    peer_fini(&p);
+    rig_stop(&b);
+    rig_stop(&a);
+}
+
+static void an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams(void)
+{
+    begin_deciding();
+    atomic_store(&a.cut, true);
+    KT_TRUE(rig_await(&a, is_no_leader, NULL));
+    KT_TRUE(peer_await(&p, is_passive, NULL));
+    KT_FALSE(p.closed);
+    atomic_store(&a.cut, false);
+    KT_TRUE(rig_await(&a, is_leader, NULL));
+    KT_TRUE(dial_until_active(&a));
+    KT_EQ(create("again"), 0);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+static void failed_and_unanswered_writes_are_retried_until_they_stand(void)
+{
+    begin_deciding();
+    atomic_store(&a.flaky.refuse, 3);
+    KT_EQ(create("one"), 0);
+    KT_TRUE(rig_await_image(&a, named, text("one")));
+    for (int i = 1; i <= 3; i++) { /* of the shard, of the root, and then of both */
+        char name[16];
+        snprintf(name, sizeof(name), "lost-%d", i);
+        atomic_store(&a.flaky.lose, i);
+        KT_EQ(create(name), 0);
+        KT_TRUE(rig_await_image(&a, named, name));
+    }
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+static void removed_documents_are_made_again(void)
+{
+    begin_deciding();
+    KT_EQ(create("one"), 0);
+    struct ki_image *before = rig_image(&a);
+    struct kc_uuid id = ki_topic_by_name(before, KC_STR_LIT("one"))->id;
+    char shard[32];
+    snprintf(shard, sizeof(shard), "demo-image-%d", (int)kp_shard_of(&id));
+    rig_remove_configmap(&a, "demo-image");
+    KT_EQ(create("two"), 0); /* the next publication makes the root again, with another uid */
+    KT_TRUE(rig_await_image(&a, named, text("two")));
+    KT_TRUE(rig_await_image(&a, named, text("one")));
+    rig_remove_configmap(&a, shard);
+    rig_restart(&a);
+    KT_TRUE(rig_await(&a, is_leader, NULL));
+    rig_cluster(&a, 1);
+    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(peer_dial(&p, &a, "secret"));
+    KT_TRUE(p.want_inventory); /* the volume says what the lost shard said */
+    Kaas__Heartbeat__Inventory inv = KAAS__HEARTBEAT__INVENTORY__INIT;
+    Kaas__Heartbeat__InventoryTopic t = KAAS__HEARTBEAT__INVENTORY_TOPIC__INIT, *list[1] = {&t};
+    t.topic_id = hb_uuid_data(&id);
+    t.name = (char *)(uintptr_t) "one";
+    t.partitions = 2;
+    inv.topics = list;
+    inv.n_topics = 1;
+    peer_inventory(&p, &inv);
+    peer_status(&p);
+    KT_TRUE(peer_await(&p, is_active, NULL));
+    KT_TRUE(rig_await_image(&a, named, text("one")));
+    struct ki_image *after = rig_image(&a);
+    KT_TRUE(kc_uuid_eq(&ki_topic_by_name(after, KC_STR_LIT("one"))->id, &id));
+    ki_image_unref(after);
+    ki_image_unref(before);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+static void a_document_touched_by_another_hand_is_written_over(void)
+{
+    begin_deciding();
+    KT_EQ(create("one"), 0);
+    json_t *junk = json_pack("{s:s}", "image.json", "not json");
+    for (int i = 0; i < KP_SHARDS; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "demo-image-%d", i);
+        rig_set_configmap(&a, name, junk);
+    }
+    rig_set_configmap(&a, "demo-image", junk);
+    json_decref(junk);
+    for (int i = 0; i < 18; i++) { /* enough to reach most shards */
+        char name[16];
+        snprintf(name, sizeof(name), "t%d", i);
+        KT_EQ(create(name), 0);
+    }
+    json_t *doc = rig_configmap(&a, "demo-image"), *payload = NULL;
+    struct ki_image *root = NULL;
+    KT_EQ(ki_configmap_parse(doc, &payload, NULL), 0);
+    KT_EQ(ki_root_decode(payload, &root, NULL), 0);
+    ki_image_unref(root);
+    json_decref(payload);
+    json_decref(doc);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+/* A predecessor wrote a shard and died before the root: whole and newer, it is adopted. */
+static void a_newer_whole_shard_is_adopted(void)
+{
+    begin_deciding();
+    KT_EQ(create("one"), 0);
+    struct ki_image *im = rig_image(&a);
+    const struct ki_topic *one = ki_topic_by_name(im, KC_STR_LIT("one"));
+    int32_t s = kp_shard_of(&one->id);
+    struct kp_part part = {.home = 0, .assigned = 0, .led = -1, .led_epoch = -1};
+    struct ki_topic topics[64], extra = {.name = "unpublished", .n_parts = 1, .parts = &part};
+    int32_t n = im->shards[s]->n_topics;
+    memcpy(topics, im->shards[s]->topics, (size_t)n * sizeof(topics[0]));
+    do {
+        extra.id = kc_uuid_random();
+    } while (kp_shard_of(&extra.id) != s);
+    extra.replication_factor = 1;
+    topics[n] = extra;
+    struct ki_shard *newer =
+        ki_shard_build(s, im->order.term, im->order.generation + 1, topics, n + 1);
+    json_t *payload = ki_shard_encode(newer, im->shards[s]);
+    json_t *data = ki_configmap_data(payload);
+    char name[32];
+    snprintf(name, sizeof(name), "demo-image-%d", (int)s);
+    rig_set_configmap(&a, name, data);
+    struct ki_image *still = rig_image(&a);
+    KT_TRUE(still && !named(still, text("unpublished"))); /* the root decides for brokers */
+    ki_image_unref(still);
+    rig_restart(&a);
+    rig_cluster(&a, 1);
+    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(dial_until_active(&a));
+    KT_TRUE(rig_await_image(&a, named, text("unpublished")));
+    json_decref(data);
+    json_decref(payload);
+    ki_shard_unref(newer);
+    ki_image_unref(im);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+static void a_burst_of_topics_becomes_few_publications(void)
+{
+    begin_deciding();
+    struct ki_image *im = rig_image(&a);
+    uint64_t before = im->order.generation;
+    ki_image_unref(im);
+    char names[15][16];
+    struct wanted w[15];
+    for (int i = 0; i < 15; i++) {
+        Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
+        snprintf(names[i], sizeof(names[i]), "burst-%d", i);
+        r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
+        r.topic = names[i];
+        r.partitions = 1;
+        r.replication_factor = 1;
+        w[i].sequence = peer_admin(&p, &r, 0);
+    }
+    for (int i = 0; i < 15; i++) {
+        KT_TRUE(peer_await(&p, has_result, &w[i]));
+        KT_EQ(p.results[w[i].index].error, 0);
+    }
+    im = rig_image(&a);
+    KT_TRUE(im->order.generation - before <= 8);
+    ki_image_unref(im);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+KT_MAIN("takeover", KT(a_standby_accepts_streams_and_names_the_active_one),
+        KT(a_released_lease_hands_over_at_once_and_no_partition_moves),
+        KT(an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams),
+        KT(failed_and_unanswered_writes_are_retried_until_they_stand),
+        KT(removed_documents_are_made_again),
+        KT(a_document_touched_by_another_hand_is_written_over), KT(a_newer_whole_shard_is_adopted),
+        KT(a_burst_of_topics_becomes_few_publications))

@@ -133,9 +133,9 @@ static struct kn_answer *encode(struct request *r, const void *response)
     kw_writer_end_frame(&w, mark);
     struct kn_answer *a = NULL;
     if (w.error) {
-        kc_log(KC_ERROR, "broker", "event=answer_not_encodable api=%s version=%d field=%s error=\"%s\"",
-               r->api->name, r->req.version, w.error_field ? w.error_field : "-",
-               kc_strerror(w.error));
+        kc_log(KC_ERROR, "broker",
+               "event=answer_not_encodable api=%s version=%d field=%s error=\"%s\"", r->api->name,
+               r->req.version, w.error_field ? w.error_field : "-", kc_strerror(w.error));
     } else {
         a = pack(&w);
     }
@@ -246,6 +246,7 @@ static void start(struct request *r, struct kw_cursor *c, const struct kw_reques
         return;
     }
     req->body = body;
+    kn_charge(req->conn, &r->place, req->arena.used); /* a small frame may decode to much */
     r->api->handle(req);
 }
 

@@ -8,7 +8,8 @@
  * A pass reads every partition on its own loop, within one byte budget. If nothing failed and fewer
  * than min_bytes came, the request parks: a waiter on each partition, which asks the home loop for
  * another pass when an offset moves. Every pass takes the waiters off first, so none is left when
- * the answer is made. KIP-74: the first partition with records gives at least one batch, whatever
+ * the answer is made. What a pass may read is reserved in the budget of the connections first; when
+ * that is spent, by peers that do not read their answers, it reads nothing and tries again. KIP-74: the first partition with records gives at least one batch, whatever
  * the limits say. Reads need a fence check no older than a second (storage.md), so that a deposed
  * leader that was paused serves nothing stale. */
 #include <limits.h>
@@ -28,8 +29,8 @@ enum {
     FENCE_AGE_MS = 1000, /* oldest check a read may rely on */
     STALE_RETRY_MS = 20, /* a newer check is on its way … */
     STALE_MAX_MS = 1000, /* … or the partition is not ours to speak for */
-    COALESCE_MS = 5,     /* between two passes of a request that wants many bytes */
-    LOOK_MS = 5000       /* a parked request looks whether its connection is still there */
+    COALESCE_MS = 5, /* between two passes of a request that wants many bytes */
+    LOOK_MS = 5000 /* a parked request looks whether its connection is still there */
 };
 
 struct part {
@@ -50,13 +51,14 @@ struct fetch {
     struct kb_fan fan;
     struct kw_fetch_response resp; /* its arrays are made before the first pass */
     int64_t max_bytes, min_bytes;
+    int64_t room; /* of max_bytes, what the budget gave this pass; -1 = nothing now */
     int64_t deadline_ms, last_pass_ms;
-    bool parked;  /* all waiters are in place; only then another pass may begin */
-    bool again;   /* something moved meanwhile */
+    bool parked; /* all waiters are in place; only then another pass may begin */
+    bool again; /* something moved meanwhile */
     bool leaving; /* the answer waits for wake_msg to come home */
     struct kd_timer timer;
     _Atomic int64_t used; /* bytes of this pass */
-    _Atomic bool woken;   /* wake_msg is on its way */
+    _Atomic bool woken; /* wake_msg is on its way */
     struct rt_msg wake_msg;
 };
 
@@ -147,12 +149,13 @@ static void read_part(struct kb_item *item)
     }
     int64_t limit = in->isolation_level == 1 ? p->last_stable : p->high_watermark;
     int64_t used = atomic_load(&f->used);
-    int64_t room = KC_MIN((int64_t)p->in->partition_max_bytes, f->max_bytes - used);
-    if (p->in->fetch_offset >= limit || (room <= 0 && used > 0)) {
+    int64_t room = KC_MIN((int64_t)p->in->partition_max_bytes, f->room - used);
+    if (p->in->fetch_offset >= limit || (room <= 0 && used > 0) || f->room < 0) {
         kb_fan_done(item);
         return;
     }
-    struct ks_read_args args = {.offset = p->in->fetch_offset, .limit_offset = limit,
+    struct ks_read_args args = {.offset = p->in->fetch_offset,
+                                .limit_offset = limit,
                                 .max_bytes = (int32_t)KC_MAX(room, (int64_t)0),
                                 .at_least_one = used == 0};
     ks_log_read(kd_part_log(open), &args, on_read, p);
@@ -205,6 +208,12 @@ static void drop_slices(struct part *p)
     p->bytes = 0;
 }
 
+static void give_back(struct fetch *f)
+{
+    kn_give_back(f->fan.req->app->net, f->room);
+    f->room = 0;
+}
+
 static void hint(struct fetch *f, struct part *p, struct kw_fetch_response_partition_data *out)
 {
     struct kb_req *req = f->fan.req;
@@ -254,7 +263,7 @@ static void fill(struct fetch *f, struct part *p, int64_t *total,
         out->diverging_epoch.end_offset = p->diverging_end;
     }
     /* Loops read at the same time: what both took past the limit is left for the next request. */
-    if (p->n_slices > 0 && (*total == 0 || *total + p->bytes <= f->max_bytes)) {
+    if (p->n_slices > 0 && (*total == 0 || *total + p->bytes <= f->room)) {
         out->records_slices = p->slices;
         out->n_records_slices = p->n_slices;
         *total += p->bytes;
@@ -274,6 +283,7 @@ static void answer(struct fetch *f)
     }
     kb_count(&req->app->metrics.fetched_bytes, (uint64_t)total);
     kb_send(req, &f->resp);
+    give_back(f); /* sent: the connection counts it now */
     for (int32_t i = 0; i < f->fan.n; i++) {
         drop_slices(part_at(f, i));
     }
@@ -291,6 +301,8 @@ static void begin_pass(struct fetch *f)
     f->last_pass_ms = kc_mono_ms();
     kd_timer_disarm(kd_timers_here(f->fan.req->app->data), &f->timer);
     atomic_store(&f->used, 0);
+    give_back(f);
+    f->room = kn_reserve(f->fan.req->app->net, f->max_bytes);
     for (int32_t i = 0; i < f->fan.n; i++) {
         struct part *p = part_at(f, i);
         drop_slices(p);
@@ -359,8 +371,10 @@ static void park(struct fetch *f, bool stale)
     for (int32_t i = 0; i < f->fan.n; i++) {
         drop_slices(part_at(f, i));
     }
-    if (stale) {
-        f->again = f->parked = true; /* nothing moves when the check comes back */
+    bool poor = f->room < 0;
+    give_back(f);
+    if (stale || poor) {
+        f->again = f->parked = true; /* nothing moves when the check, or the budget, comes back */
         arm(f, kc_mono_ms() + STALE_RETRY_MS);
         return;
     }
@@ -379,8 +393,8 @@ static void on_pass(struct kb_fan *fan)
         settled |= p->item.error != 0 || p->diverging_epoch >= 0;
         stale |= p->stale;
     }
-    int64_t until = stale ? KC_MAX(f->deadline_ms, fan->req->arrived_ms + STALE_MAX_MS)
-                          : f->deadline_ms;
+    int64_t until =
+        stale ? KC_MAX(f->deadline_ms, fan->req->arrived_ms + STALE_MAX_MS) : f->deadline_ms;
     if (settled || (!stale && atomic_load(&f->used) >= f->min_bytes) || kc_mono_ms() >= until ||
         !kn_conn_open(fan->req->conn)) {
         f->leaving = true;

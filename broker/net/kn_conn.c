@@ -93,6 +93,14 @@ static bool starving(const struct kn_conn *c)
     return used > c->server->limits.budget_bytes && c->charged > SMALL && c != c->loop->favoured;
 }
 
+void kn_charge(struct kn_conn *c, struct kn_place *place, size_t bytes)
+{
+    if (c->open) {
+        place->charged += bytes;
+        charge(c, (int64_t)bytes);
+    }
+}
+
 /* Replaces the buffer of the frame under way; its room is what counts. */
 static void set_in(struct kn_conn *c, struct kc_buf *b)
 {

@@ -8,7 +8,7 @@
 #include "base/kc_map.h"
 #include "net/kn_net.h"
 
-enum { KN_LISTENERS_MAX = 8, KN_SCRATCH = 32 * 1024, KN_HOST_LEN = 48 };
+enum { KN_LISTENERS_MAX = 8, KN_SCRATCH = 32 * 1024, KN_HOST_LEN = 48, KN_ANSWER_MIN = 64 * 1024 };
 
 struct kn_listener {
     struct kn_server *server;
@@ -27,10 +27,10 @@ struct kn_loop {
     struct rt_loop *rt;
     struct kc_list conns;
     struct kc_list starved; /* connections that wait for the budget */
-    uv_timer_t sweep;       /* deadlines, once a second */
-    uv_timer_t feed;        /* retries starved connections; runs only while there are any */
+    uv_timer_t sweep; /* deadlines, once a second */
+    uv_timer_t feed; /* retries starved connections; runs only while there are any */
     struct kn_conn *favoured; /* the one starved connection that may go on past the budget */
-    uint8_t *scratch;       /* KN_SCRATCH bytes, made with the first connection */
+    uint8_t *scratch; /* KN_SCRATCH bytes, made with the first connection */
     bool running;
     struct rt_msg start_msg;
 };
@@ -43,7 +43,7 @@ struct kn_server {
     struct kn_listener listeners[KN_LISTENERS_MAX];
     int32_t n_loops;
     struct kn_loop *loops;
-    int32_t next_loop;    /* accepting loop */
+    int32_t next_loop; /* accepting loop */
     struct kc_map per_ip; /* accepting loop: address -> count, as a pointer-sized number */
     _Atomic bool stop_connections;
     _Atomic int64_t last_log_ms; /* of protocol errors */
@@ -62,22 +62,22 @@ struct kn_conn {
     int32_t refs;
     int32_t listener;
     bool open;
-    bool in_parse;  /* guards against parsing from within a handler */
+    bool in_parse; /* guards against parsing from within a handler */
     uint8_t ip[16];
     char host[KN_HOST_LEN];
 
-    struct kc_buf *in;   /* bytes of the frame under way (and what came behind it), or NULL */
+    struct kc_buf *in; /* bytes of the frame under way (and what came behind it), or NULL */
     size_t in_len;
     int64_t in_since_ms; /* when the frame under way began */
 
-    uint64_t next_in;    /* seq of the next frame */
-    uint64_t next_out;   /* seq whose answer leaves next */
-    bool overlap;        /* the requests under way may overlap */
+    uint64_t next_in; /* seq of the next frame */
+    uint64_t next_out; /* seq whose answer leaves next */
+    bool overlap; /* the requests under way may overlap */
     struct kn_answer *parked; /* answers that wait for earlier ones, by seq */
     struct kn_answer *out, **out_tail;
-    int64_t active_ms;     /* last byte in or out, or answer */
-    int64_t out_since_ms;  /* last progress of a blocked write */
-    int64_t charged;       /* bytes of this connection counted in the budget */
+    int64_t active_ms; /* last byte in or out, or answer */
+    int64_t out_since_ms; /* last progress of a blocked write */
+    int64_t charged; /* bytes of this connection counted in the budget */
 };
 
 /* Starts the timer that feeds starved connections. */

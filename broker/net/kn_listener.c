@@ -30,8 +30,8 @@ void kn_log_peer(struct kn_server *s, const char *event, const char *host, const
            (unsigned long long)atomic_exchange(&s->unlogged, 0));
 }
 
-static int make_socket(const struct kn_listener_opts *o, struct sockaddr_storage *sa, socklen_t *len,
-                       struct kc_err *err)
+static int make_socket(const struct kn_listener_opts *o, struct sockaddr_storage *sa,
+                       socklen_t *len, struct kc_err *err)
 {
     struct sockaddr_in6 *sa6 = (struct sockaddr_in6 *)sa;
     struct sockaddr_in *sa4 = (struct sockaddr_in *)sa;
@@ -67,7 +67,8 @@ static int make_socket(const struct kn_listener_opts *o, struct sockaddr_storage
     return fd;
 }
 
-static int listener_open(struct kn_listener *l, const struct kn_listener_opts *o, struct kc_err *err)
+static int listener_open(struct kn_listener *l, const struct kn_listener_opts *o,
+                         struct kc_err *err)
 {
     struct sockaddr_storage sa;
     socklen_t len = 0;
@@ -307,7 +308,8 @@ void kn_server_start(struct kn_server *s, struct rt_loop *const *loops, int32_t 
     KC_ASSERT(n_loops > 0 && !s->loops);
     s->loops = kc_zalloc((size_t)n_loops * sizeof(*s->loops));
     s->n_loops = n_loops;
-    for (int32_t i = n_loops - 1; i >= 0; i--) { /* the accepting loop last: all others are ready then */
+    for (int32_t i = n_loops - 1; i >= 0;
+         i--) { /* the accepting loop last: all others are ready then */
         struct kn_loop *kl = &s->loops[i];
         kl->server = s;
         kl->rt = loops[i];
@@ -344,6 +346,26 @@ static void loop_stop(void *arg)
     KC_LIST_EACH(it, nx, &kl->conns)
     {
         kn_close(KC_LIST_ENTRY(it, struct kn_conn, node), NULL);
+    }
+}
+
+int64_t kn_reserve(struct kn_server *s, int64_t want)
+{
+    int64_t budget = s->limits.budget_bytes;
+    int64_t used = atomic_load_explicit(&s->counters.inflight_bytes, memory_order_relaxed) +
+                   atomic_load_explicit(&s->counters.reserved_bytes, memory_order_relaxed);
+    if (used >= budget) {
+        return -1;
+    }
+    int64_t grant = KC_MIN(want, KC_MAX((budget / 2 - used) / 2, (int64_t)KN_ANSWER_MIN));
+    atomic_fetch_add_explicit(&s->counters.reserved_bytes, grant, memory_order_relaxed);
+    return grant;
+}
+
+void kn_give_back(struct kn_server *s, int64_t reserved)
+{
+    if (reserved > 0) {
+        atomic_fetch_sub_explicit(&s->counters.reserved_bytes, reserved, memory_order_relaxed);
     }
 }
 

@@ -26,18 +26,18 @@ struct kn_conn;
 struct kn_listener_opts {
     const char *name;
     const char *bind; /* a numeric address; "" = every address, IPv4 and IPv6 */
-    uint16_t port;    /* 0 picks one (kn_listener_port tells) */
+    uint16_t port; /* 0 picks one (kn_listener_port tells) */
 };
 
 struct kn_limits {
-    int32_t max_frame_bytes;        /* socket.request.max.bytes */
-    int32_t max_connections;        /* max.connections */
+    int32_t max_frame_bytes; /* socket.request.max.bytes */
+    int32_t max_connections; /* max.connections */
     int32_t max_connections_per_ip; /* max.connections.per.ip */
-    int64_t idle_ms;                /* connections.max.idle.ms */
-    int64_t frame_ms;               /* a frame once begun must be whole by then, plus 1 s per 64 KiB */
-    int64_t stall_ms;               /* a peer that does not take an answer for so long is closed */
-    int64_t budget_bytes;           /* frames and answers under way, all connections */
-    int32_t max_pipelined;          /* requests under way on one connection */
+    int64_t idle_ms; /* connections.max.idle.ms */
+    int64_t frame_ms; /* a frame once begun must be whole by then, plus 1 s per 64 KiB */
+    int64_t stall_ms; /* a peer that does not take an answer for so long is closed */
+    int64_t budget_bytes; /* frames and answers under way, all connections */
+    int32_t max_pipelined; /* requests under way on one connection */
 };
 
 /* Where an answer belongs: answers leave a connection in the order of its requests. */
@@ -62,6 +62,7 @@ struct kn_counters { /* relaxed atomics; any thread reads */
     _Atomic uint64_t accepted, refused, protocol_errors, timeouts;
     _Atomic uint64_t bytes_in, bytes_out;
     _Atomic int64_t inflight_bytes;
+    _Atomic int64_t reserved_bytes; /* for answers that are being made (kn_reserve) */
 };
 
 struct kn_opts {
@@ -76,6 +77,12 @@ int kn_server_new(const struct kn_opts *opts, struct kn_server **ret, struct kc_
 uint16_t kn_listener_port(const struct kn_server *s, int32_t listener);
 int32_t kn_n_listeners(const struct kn_server *s);
 struct kn_counters *kn_server_counters(struct kn_server *s);
+
+/* What an answer of up to `want` bytes may take of the budget: half of what is left of its first half,
+ * so that answers to peers that do not read never fill it, but at least what a small answer needs; -1
+ * when the whole is spent: wait. To be given back when the answer was sent or let go. [any] */
+int64_t kn_reserve(struct kn_server *s, int64_t want);
+void kn_give_back(struct kn_server *s, int64_t reserved); /* 0 and -1: nothing happens */
 
 /* Begins to accept: loops[0] accepts, all loops serve. Called before the loops run, or on loops[0]. */
 void kn_server_start(struct kn_server *s, struct rt_loop *const *loops, int32_t n_loops);
@@ -101,7 +108,7 @@ struct kn_answer {
     size_t len; /* of all segments */
     int32_t n, at;
     size_t off; /* sent of segs[at] */
-    void *own;  /* memory that segments without a buf point into; kc_freed with the answer */
+    void *own; /* memory that segments without a buf point into; kc_freed with the answer */
     struct kc_slice segs[];
 };
 /* n segments, to be filled by the caller with references of their own. NULL: no memory. */
@@ -109,6 +116,8 @@ struct kn_answer *kn_answer_new(int32_t n) KC_MUST_CHECK;
 void kn_answer_free(struct kn_answer *a);
 /* Takes a. After a close answers are dropped. */
 void kn_send(struct kn_conn *c, struct kn_place place, struct kn_answer *a);
+/* Counts memory that the request at place holds besides its frame, until it is answered. */
+void kn_charge(struct kn_conn *c, struct kn_place *place, size_t bytes);
 /* There is no answer at this place. */
 void kn_skip(struct kn_conn *c, struct kn_place place);
 /* Closes at once; why is logged, at a limited rate (NULL: not logged). */

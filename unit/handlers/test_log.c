@@ -65,9 +65,14 @@ static void await(_Atomic bool *flag)
 static void open_part(const struct hx_topic *t, int32_t p)
 {
     struct opening o = {.app = &h.app};
-    o.args = (struct ks_open_args){.topic_id = t->id, .partition = p, .may_create = true,
-                                   .order = {"uid", 1, 1}, .condemned = condemn_all,
-                                   .loop = kd_loop(h.app.data, 0), .done = on_opened, .ctx = &o};
+    o.args = (struct ks_open_args){.topic_id = t->id,
+                                   .partition = p,
+                                   .may_create = true,
+                                   .order = {"uid", 1, 1},
+                                   .condemned = condemn_all,
+                                   .loop = kd_loop(h.app.data, 0),
+                                   .done = on_opened,
+                                   .ctx = &o};
     struct ki_image *im = kb_image(&h.app);
     kb_log_config(&h.app, im, ki_topic_by_id(im, &t->id), &o.args.config);
     ki_image_unref(im);
@@ -141,9 +146,10 @@ static void send_produce(struct hx_client *cl, int16_t version, int16_t acks, in
     struct kw_batch_builder b;
     struct kw_produce_request_partition_produce_data p = {.index = partition,
                                                           .records = make_batch(&b, size)};
-    struct kw_produce_request_topic_produce_data t = {
-        .name = KC_STR_LIT("t"), .topic_id = h.topics[0].id, .partition_data = &p,
-        .n_partition_data = 1};
+    struct kw_produce_request_topic_produce_data t = {.name = KC_STR_LIT("t"),
+                                                      .topic_id = h.topics[0].id,
+                                                      .partition_data = &p,
+                                                      .n_partition_data = 1};
     struct kw_produce_request in;
     kw_produce_request_init(&in);
     in.acks = acks;
@@ -176,13 +182,18 @@ static void send_fetch(struct hx_client *cl, const struct ask *a)
 {
     static struct kw_fetch_request_partition parts[16];
     for (int32_t i = 0; i < a->n; i++) {
-        parts[i] = (struct kw_fetch_request_partition){
-            .partition = i, .current_leader_epoch = a->epoch, .fetch_offset = a->offset,
-            .last_fetched_epoch = -1, .log_start_offset = -1, .partition_max_bytes = a->part_bytes,
-            .high_watermark = INT64_MAX};
+        parts[i] = (struct kw_fetch_request_partition){.partition = i,
+                                                       .current_leader_epoch = a->epoch,
+                                                       .fetch_offset = a->offset,
+                                                       .last_fetched_epoch = -1,
+                                                       .log_start_offset = -1,
+                                                       .partition_max_bytes = a->part_bytes,
+                                                       .high_watermark = INT64_MAX};
     }
-    struct kw_fetch_request_topic t = {.topic = KC_STR_LIT("t"), .topic_id = h.topics[0].id,
-                                       .partitions = parts, .n_partitions = a->n};
+    struct kw_fetch_request_topic t = {.topic = KC_STR_LIT("t"),
+                                       .topic_id = h.topics[0].id,
+                                       .partitions = parts,
+                                       .n_partitions = a->n};
     struct kw_fetch_request in;
     kw_fetch_request_init(&in);
     in.max_wait_ms = a->wait_ms;
@@ -195,8 +206,14 @@ static void send_fetch(struct hx_client *cl, const struct ask *a)
     hx_send(cl, FETCH, a->version, &in);
 }
 
-static const struct ask plain = {.version = 12, .wait_ms = 0, .min_bytes = 1, .max_bytes = 1 << 20,
-                                 .part_bytes = 1 << 20, .n = 1, .epoch = -1, .session_epoch = -1};
+static const struct ask plain = {.version = 12,
+                                 .wait_ms = 0,
+                                 .min_bytes = 1,
+                                 .max_bytes = 1 << 20,
+                                 .part_bytes = 1 << 20,
+                                 .n = 1,
+                                 .epoch = -1,
+                                 .session_epoch = -1};
 
 static const struct kw_fetch_response *fetch(const struct ask *a)
 {
@@ -372,6 +389,59 @@ static void limits_hold_but_a_batch_always_comes(void)
     down(3);
 }
 
+static uint64_t fetches_answered(void)
+{
+    return atomic_load(&h.app.metrics.api[FETCH].requests);
+}
+
+static int64_t bytes_of(const struct kw_fetch_response *r)
+{
+    int64_t total = 0;
+    for (int32_t i = 0; i < r->responses[0].n_partitions; i++) {
+        total += r->responses[0].partitions[i].records.len;
+    }
+    return total;
+}
+
+/* Sixty consumers ask for eight megabytes each and do not read: what they hold stays within the
+ * budget of the connections (64 MiB here), and others are still served. */
+static void consumers_that_do_not_read_stay_within_the_budget(void)
+{
+    enum { PARTS = 8, BATCHES = 8, SIZE = 127 * 1024, SLOW = 60, BUDGET = 64 << 20 };
+    static struct hx_client slow[SLOW];
+    up(PARTS);
+    for (int32_t i = 0; i < PARTS * BATCHES; i++) {
+        KT_EQ(produce(9, -1, i % PARTS, SIZE).error_code, 0);
+    }
+    struct ask a = plain;
+    a.n = PARTS;
+    a.wait_ms = 200;
+    a.max_bytes = PARTS * (1 << 20);
+    int64_t most = 0;
+    struct kn_counters *n = kn_server_counters(h.app.net);
+    for (int i = 0; i < SLOW; i++) {
+        uint64_t before = fetches_answered();
+        hx_dial(&h, &slow[i], 0);
+        send_fetch(&slow[i], &a);
+        int64_t until = kc_mono_ms() + 10000;
+        while (fetches_answered() == before && kc_mono_ms() < until) {
+            poll(NULL, 0, 1);
+        }
+        most = KC_MAX(most, atomic_load(&n->inflight_bytes));
+    }
+    KT_TRUE(most <= BUDGET);
+    KT_EQ(atomic_load(&n->reserved_bytes), 0);
+    KT_EQ(produce(9, -1, 0, 10).error_code, 0);
+    for (int i = 0; i < SLOW; i++) {
+        const struct kw_fetch_response *r = hx_receive(&slow[i], FETCH, a.version);
+        KT_REQUIRE(r != NULL);
+        KT_TRUE(bytes_of(r) > SIZE); /* KIP-74 holds */
+        hx_hang_up(&slow[i]);
+    }
+    KT_TRUE(bytes_of(fetch(&a)) > PARTS * (int64_t)SIZE); /* all is given back */
+    down(PARTS);
+}
+
 static void sessions_are_declined(void)
 {
     up(1);
@@ -386,8 +456,8 @@ static void sessions_are_declined(void)
 
 static struct kw_list_offsets_response_partition_response list(int16_t version, int64_t ts)
 {
-    struct kw_list_offsets_request_partition p = {.current_leader_epoch = -1, .timestamp = ts,
-                                                  .max_num_offsets = 1};
+    struct kw_list_offsets_request_partition p = {
+        .current_leader_epoch = -1, .timestamp = ts, .max_num_offsets = 1};
     struct kw_list_offsets_request_topic t = {KC_STR_LIT("t"), &p, 1};
     struct kw_list_offsets_request in = {.replica_id = -1, .topics = &t, .n_topics = 1};
     const struct kw_list_offsets_response *r = hx_call(&c, LIST, version, &in);
@@ -424,5 +494,6 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(a_long_poll_ends_at_its_deadline_and_when_leadership_leaves),
         KT(requests_wait_a_moment_for_a_partition_on_its_way_here),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
-        KT(limits_hold_but_a_batch_always_comes), KT(sessions_are_declined),
+        KT(limits_hold_but_a_batch_always_comes),
+        KT(consumers_that_do_not_read_stay_within_the_budget), KT(sessions_are_declined),
         KT(list_offsets_knows_the_special_timestamps))

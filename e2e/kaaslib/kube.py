@@ -155,6 +155,7 @@ class KubeCluster:
 
 
 def lease_holder():
+    """"POD_PROCESS" of the active operator."""
     return get("lease", "kaas-operator", SYSTEM)["spec"].get("holderIdentity", "")
 
 

@@ -190,7 +190,7 @@ def scale_down_and_up(c):
 def the_active_operator_dies_and_nothing_moves(c):
     c.create_topic("faults", load.PARTITIONS)
     leaders, pods, holder = c.leaders("faults"), c.pods(), lease_holder()
-    victims = pids_of(holder, "kaas-operator")
+    victims = pids_of(holder.rsplit("_", 1)[0], "kaas-operator")
     check(len(victims) == 1, "operator processes of", holder, victims)
     t0 = time.monotonic()
     os.kill(victims[0], signal.SIGKILL)

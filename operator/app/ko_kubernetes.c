@@ -9,6 +9,7 @@
 #include "app/ko_host.h"
 #include "app/ko_token.h"
 #include "base/kc_log.h"
+#include "base/kc_rng.h"
 #include "base/kc_str.h"
 #include "k8s/k8s_config.h"
 #include "store/ko_store_k8s.h"
@@ -32,17 +33,16 @@ static void on_stop(void *ctx, bool again)
     }
 }
 
-/* The pod's name is unique; outside a pod (a developer's machine) host and process are. */
+/* Names this process, not the pod: a container that restarts within its Lease must not take the
+ * Lease of its own past for its own, but wait for it like everybody else. */
 static void identity(char *out, size_t cap)
 {
     char host[64] = "unknown";
     const char *pod = getenv("POD_NAME");
-    if (pod && *pod) {
-        snprintf(out, cap, "%s", pod);
-        return;
-    }
+    uint32_t life;
+    kc_random_bytes(&life, sizeof(life));
     gethostname(host, sizeof(host) - 1);
-    snprintf(out, cap, "%s-%d", host, (int)getpid());
+    snprintf(out, cap, "%s_%08x", pod && *pod ? pod : host, life);
 }
 
 int ko_kubernetes(const struct ko_args *a, struct kc_err *err)

@@ -118,10 +118,14 @@ static void leave_name(struct ko_rec *r, struct ko_to *t, bool deleted)
     bool owner = ko_rec_owner(n) == t;
     kc_list_del(&t->link);
     t->name = NULL;
-    /* Gone without a deletion that we saw through: it will be made again. */
+    /* Gone without a deletion that we saw through: it will be made again. A standby has seen nothing
+     * through, so it forgets; the image says what there is when it takes over (ko_rec_adopt). */
     if (owner && deleted && *n->id && !n->deleting && !t->gone) {
         json_decref(n->lost);
-        n->lost = json_deep_copy(json_object_get(t->doc, "spec"));
+        n->lost = r->leader ? json_deep_copy(json_object_get(t->doc, "spec")) : NULL;
+        if (!r->leader) {
+            n->id[0] = '\0';
+        }
     }
     queue_claimants(r, n);
     ko_rec_queue(r, 'n', n->key, 0);

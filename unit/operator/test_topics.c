@@ -105,6 +105,24 @@ static void a_missing_object_is_made_again(void)
     bed_stop(&b);
 }
 
+static void a_standby_forgets_what_the_leader_deleted(void)
+{
+    struct bed b;
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC, TOPIC("orders", "partitions: 3"));
+    bed_settle(&b);
+    b.cb.leader(b.cb.ctx, false);
+    json_t *patch = op_yaml("metadata: {finalizers: []}"); /* the leader, done with the data */
+    b.store->ops->merge(b.store, KO_KAASTOPIC, "ns", "orders", patch, NULL, NULL);
+    json_decref(patch);
+    bed_remove(&b, KO_KAASTOPIC, "orders");
+    bed_settle(&b);
+    b.cb.leader(b.cb.ctx, true);
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_KAASTOPIC, "orders"), 404);
+    bed_stop(&b);
+}
+
 static void without_its_cluster_a_topic_goes_and_data_stays(void)
 {
     struct bed b;
@@ -242,6 +260,7 @@ static void the_volumes_topics_are_adopted(void)
 
 KT_MAIN("operator/topics", KT(a_topic_gets_an_identity_before_it_is_told),
         KT(a_younger_claim_is_a_conflict), KT(deletion_waits_for_the_data),
-        KT(a_missing_object_is_made_again), KT(without_its_cluster_a_topic_goes_and_data_stays),
+        KT(a_missing_object_is_made_again),
+        KT(a_standby_forgets_what_the_leader_deleted), KT(without_its_cluster_a_topic_goes_and_data_stays),
         KT(clients_topics_become_objects), KT(a_topic_made_again_while_the_old_one_goes_is_another),
         KT(the_volumes_topics_are_adopted))

@@ -48,9 +48,8 @@ static int run(const char *path, int32_t id)
 /* fsck: 0 = every partition verifies, 1 = one does not, 2 = the volume could not be read. */
 static int fsck(int argc, char **argv)
 {
-    static const struct option options[] = {{"verbose", no_argument, NULL, 'v'},
-                                            {"probe", no_argument, NULL, 'p'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"verbose", no_argument, NULL, 'v'}, {"probe", no_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
     bool verbose = false, probe = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == '?') {

@@ -27,9 +27,9 @@ struct kb_admin_config {
 struct kb_admin_change {
     enum kb_admin_kind kind;
     const char *principal;
-    const char *topic;       /* "" when a deletion names the id alone */
+    const char *topic; /* "" when a deletion names the id alone */
     struct kc_uuid topic_id; /* of a deletion by id, else zero */
-    int32_t partitions;      /* the whole number afterwards, not the difference */
+    int32_t partitions; /* the whole number afterwards, not the difference */
     int32_t replication_factor;
     int32_t n_configs;
     const struct kb_admin_config *configs;
@@ -38,11 +38,12 @@ struct kb_admin_change {
 };
 
 struct kb_admin_result {
-    int16_t error;       /* Kafka's */
+    int16_t error; /* Kafka's */
     const char *message; /* "" = none; borrowed for the call */
     struct kc_uuid topic_id;
     int32_t partitions;
-    struct kp_order order; /* the change shows in an image of this order or a newer one; uid "" = at once */
+    struct kp_order
+        order; /* the change shows in an image of this order or a newer one; uid "" = at once */
 };
 
 typedef void (*kb_admin_done)(void *ctx, const struct kb_admin_result *r);

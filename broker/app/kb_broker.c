@@ -15,7 +15,13 @@
 #include "handlers/kb_group.h"
 #include "handlers/kb_kafka_config.h"
 
-enum { LINGER_MS = 2000, LINGER_STEP_MS = 10, FRAME_MS = 30000, STALLED_PEER_MS = 60000, PIPELINE = 64 };
+enum {
+    LINGER_MS = 2000,
+    LINGER_STEP_MS = 10,
+    FRAME_MS = 30000,
+    STALLED_PEER_MS = 60000,
+    PIPELINE = 64
+};
 
 /* ---- what the health thread asks; atomics only ---- */
 
@@ -63,8 +69,11 @@ bool kb_broker_ready(struct kb_broker *b)
 
 int kb_broker_state(struct kb_broker *b)
 {
-    static const int kafka[] = {[KB_STARTING] = 1, [KB_TAKING_OVER] = 2, [KB_RUNNING] = 3,
-                                [KB_DRAINING] = 6, [KB_ENDING] = 7};
+    static const int kafka[] = {[KB_STARTING] = 1,
+                                [KB_TAKING_OVER] = 2,
+                                [KB_RUNNING] = 3,
+                                [KB_DRAINING] = 6,
+                                [KB_ENDING] = 7};
     int phase = atomic_load(&b->phase);
     return kafka[phase == KB_TAKING_OVER && kb_serving(b) ? KB_RUNNING : phase];
 }
@@ -195,7 +204,8 @@ static void start_self(struct kb_broker *b)
 
 static void start_cluster(struct kb_broker *b)
 {
-    b->cluster = (struct kb_cluster){.first_image = on_first_image, .drained = on_drained, .ctx = b};
+    b->cluster =
+        (struct kb_cluster){.first_image = on_first_image, .drained = on_drained, .ctx = b};
     struct kc_err err;
     if (kb_cluster_start(&b->cluster, &b->app, b->config, b->advertised, KB_VERSION, &b->control,
                          &err)) {
@@ -320,7 +330,8 @@ static int start_threads(struct kb_broker *b, struct kc_err *err)
     start_groups(b);
     int rc = kd_start(b->app.data, err);
     return rc ? rc
-              : kh_start(b->config->health_bind, b->config->health_port, &b->source, &b->health, err);
+              : kh_start(b->config->health_bind, b->config->health_port, &b->source, &b->health,
+                         err);
 }
 
 static void watch_signals(struct kb_broker *b)

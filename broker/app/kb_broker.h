@@ -27,7 +27,7 @@ struct kb_broker {
     struct kh_source source;
     struct kh_health *health;
     struct rt_pool *pool;
-    struct kb_self *self;      /* self-led, or */
+    struct kb_self *self; /* self-led, or */
     struct kb_cluster cluster; /* of a cluster: cluster.control is set */
     struct kb_self_boot boot;
     struct kc_err boot_err;

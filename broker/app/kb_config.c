@@ -110,8 +110,9 @@ static int port_at(struct reader *r, const json_t *doc, const char *path, const 
 static int check_keys(struct reader *r)
 {
     static const char *const known[] = {
-        "cluster", "dataDir", "listeners", "health", "operator", "image", "heartbeat", "rack", "id",
-        "terminationGracePeriodSeconds", "unsafeStorage", "dataLoops", "config"};
+        "cluster",       "dataDir",   "listeners", "health", "operator",
+        "image",         "heartbeat", "rack",      "id",     "terminationGracePeriodSeconds",
+        "unsafeStorage", "dataLoops", "config"};
     const char *key;
     json_t *v;
     json_object_foreach((json_t *)(uintptr_t)r->doc, key, v)
@@ -142,8 +143,8 @@ static int read_identity(struct reader *r)
     }
     if (id < 0) {
         const char *dash = strrchr(c->pod_name, '-');
-        if (!dash || !isdigit((unsigned char)dash[1]) ||
-            kc_parse_i64(kc_str_of(dash + 1), &id) || id > INT32_MAX) {
+        if (!dash || !isdigit((unsigned char)dash[1]) || kc_parse_i64(kc_str_of(dash + 1), &id) ||
+            id > INT32_MAX) {
             id = -1;
         }
     }
@@ -185,8 +186,9 @@ static int read_listener(struct reader *r, const json_t *doc, int32_t i)
     rc = rc ? rc : port_at(r, doc, "port", field, &l->port);
     l->advertised_port = l->port;
     rc = rc ? rc : port_at(r, doc, "advertisedPort", field, &l->advertised_port);
-    rc = rc ? rc : text_at(r, doc, "advertisedHost", field, host, l->advertised_host,
-                           sizeof(l->advertised_host));
+    rc = rc ? rc
+            : text_at(r, doc, "advertisedHost", field, host, l->advertised_host,
+                      sizeof(l->advertised_host));
     if (rc) {
         return rc;
     }
@@ -195,8 +197,8 @@ static int read_listener(struct reader *r, const json_t *doc, int32_t i)
     }
     for (int32_t j = 0; j < i; j++) {
         if (strcmp(r->c->listeners[j].name, l->name) == 0) {
-            return kc_fail(r->err, KC_E_CONFIG, "%s: the name %s is taken by another listener", field,
-                           l->name);
+            return kc_fail(r->err, KC_E_CONFIG, "%s: the name %s is taken by another listener",
+                           field, l->name);
         }
     }
     if (!kc_json_at(doc, "port")) {
@@ -230,8 +232,9 @@ static int read_cluster_parts(struct reader *r)
     rc = rc ? rc : port_at(r, r->doc, "operator.port", "operator.port", &c->operator_port);
     rc = rc ? rc : path_at(r, "operator.tokenFile", &c->token_file);
     rc = rc ? rc : text_at(r, r->doc, "image.source", "image.source", "", source, sizeof(source));
-    rc = rc ? rc : text_at(r, r->doc, "image.name", "image.name", "", c->image_name,
-                           sizeof(c->image_name));
+    rc = rc ? rc
+            : text_at(r, r->doc, "image.name", "image.name", "", c->image_name,
+                      sizeof(c->image_name));
     rc = rc ? rc : path_at(r, "image.mount", &c->image_mount);
     rc = rc ? rc : path_at(r, "image.directory", &c->image_directory);
     if (rc || c->self_led) {
@@ -265,14 +268,17 @@ static int read_numbers(struct reader *r)
     c->health_port = 8080;
     int rc = number_at(r, r->doc, "heartbeat.intervalMs", "heartbeat.intervalMs",
                        (const int64_t[]){100, 60000}, &c->heartbeat_interval_ms);
-    rc = rc ? rc : number_at(r, r->doc, "heartbeat.timeoutMs", "heartbeat.timeoutMs",
-                             (const int64_t[]){300, 600000}, &c->heartbeat_timeout_ms);
-    rc = rc ? rc : number_at(r, r->doc, "terminationGracePeriodSeconds",
-                             "terminationGracePeriodSeconds", (const int64_t[]){0, 86400}, &grace);
+    rc = rc ? rc
+            : number_at(r, r->doc, "heartbeat.timeoutMs", "heartbeat.timeoutMs",
+                        (const int64_t[]){300, 600000}, &c->heartbeat_timeout_ms);
+    rc = rc ? rc
+            : number_at(r, r->doc, "terminationGracePeriodSeconds", "terminationGracePeriodSeconds",
+                        (const int64_t[]){0, 86400}, &grace);
     rc = rc ? rc : number_at(r, r->doc, "dataLoops", "dataLoops", (const int64_t[]){0, 64}, &loops);
     rc = rc ? rc : port_at(r, r->doc, "health.port", "health.port", &c->health_port);
-    rc = rc ? rc : text_at(r, r->doc, "health.bind", "health.bind", "", c->health_bind,
-                           sizeof(c->health_bind));
+    rc = rc ? rc
+            : text_at(r, r->doc, "health.bind", "health.bind", "", c->health_bind,
+                      sizeof(c->health_bind));
     rc = rc ? rc : text_at(r, r->doc, "rack", "rack", "", c->rack, sizeof(c->rack));
     rc = rc ? rc : path_at(r, "dataDir", &c->data_dir);
     if (rc) {
@@ -372,7 +378,7 @@ int kb_config_load(const char *path, const struct kb_config_env *env, struct kb_
     }
     char *text = kc_alloc(FILE_MAX);
     size_t len = fread(text, 1, FILE_MAX, f);
-    int rc = ferror(f) ? kc_fail(err, -EIO, "cannot read %s", path)
+    int rc = ferror(f)         ? kc_fail(err, -EIO, "cannot read %s", path)
              : len == FILE_MAX ? kc_fail(err, KC_E_CONFIG, "%s is larger than 1 MiB", path)
                                : kb_config_parse(text, len, env, ret, err);
     fclose(f);

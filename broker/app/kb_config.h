@@ -35,7 +35,7 @@ struct kb_config {
     char *token_file; /* NULL = none */
     enum kb_image_source image_source;
     char image_name[254];
-    char *image_mount;     /* boot-time copy; NULL = none */
+    char *image_mount; /* boot-time copy; NULL = none */
     char *image_directory; /* of ConfigMap files, for KB_IMAGE_DIRECTORY */
     int64_t heartbeat_interval_ms, heartbeat_timeout_ms;
     int32_t termination_grace_s;

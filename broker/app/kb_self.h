@@ -14,9 +14,9 @@
 struct kb_self;
 
 struct kb_self_opts {
-    struct kb_app *app;    /* engine and data are set */
-    struct rt_loop *loop;  /* control loop */
-    struct rt_pool *pool;  /* blocking work on the volume */
+    struct kb_app *app; /* engine and data are set */
+    struct rt_loop *loop; /* control loop */
+    struct rt_pool *pool; /* blocking work on the volume */
     const struct kp_listener *listeners;
     int32_t n_listeners;
     const char *version;
@@ -43,7 +43,7 @@ void kb_self_free(struct kb_self *s); /* after the drain */
 void kb_self_fenced(struct kb_self *s, const char *why);
 /* A partition's log stopped by itself. [any] */
 void kb_self_stopped(struct kb_self *s, const struct kc_uuid *topic_id, int32_t partition);
-bool kb_self_serving(const struct kb_self *s);           /* [any] */
+bool kb_self_serving(const struct kb_self *s); /* [any] */
 struct kb_admin_port kb_self_admin_port(struct kb_self *s); /* [any] */
 
 #endif

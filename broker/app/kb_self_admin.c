@@ -220,9 +220,14 @@ void kb_self_make_internal(struct kb_self *s, const char *name)
         struct change ch;
         struct kb_admin_change c;
     } *in = kc_zalloc(sizeof(*in));
-    in->c = (struct kb_admin_change){.kind = KB_CREATE_TOPIC, .principal = "", .topic = name,
-                                     .partitions = KP_SLOTS, .replication_factor = 1,
-                                     .n_configs = 1, .configs = &compact, .internal = true};
+    in->c = (struct kb_admin_change){.kind = KB_CREATE_TOPIC,
+                                     .principal = "",
+                                     .topic = name,
+                                     .partitions = KP_SLOTS,
+                                     .replication_factor = 1,
+                                     .n_configs = 1,
+                                     .configs = &compact,
+                                     .internal = true};
     in->ch.self = s;
     in->ch.c = &in->c; /* freed with the change, whose address it shares */
     enqueue(s, &in->ch);

@@ -8,12 +8,18 @@
 
 enum {
     KB_SELF_TERM = 1,
-    KB_SELF_OPENS_MAX = 64,      /* takeovers under way at the same time */
-    KB_SELF_RETRY_MS = 250,      /* first retry of a failed open; doubles to … */
+    KB_SELF_OPENS_MAX = 64, /* takeovers under way at the same time */
+    KB_SELF_RETRY_MS = 250, /* first retry of a failed open; doubles to … */
     KB_SELF_RETRY_MAX_MS = 10000
 };
 
-enum kb_self_state { KB_PART_IDLE, KB_PART_OPENING, KB_PART_INSTALLING, KB_PART_OPEN, KB_PART_RELEASING };
+enum kb_self_state {
+    KB_PART_IDLE,
+    KB_PART_OPENING,
+    KB_PART_INSTALLING,
+    KB_PART_OPEN,
+    KB_PART_RELEASING
+};
 
 struct kb_self_part {
     struct kb_self *self;
@@ -52,7 +58,7 @@ struct kb_self {
     struct kb_self_topic **topics; /* sorted by id */
     struct ki_shard *shards[KP_SHARDS];
     int32_t n_opening, n_held; /* takeovers under way; partitions that are not idle */
-    bool report_full;          /* the next status carries everything */
+    bool report_full; /* the next status carries everything */
     bool published;
     bool registering;
     int64_t rejoin_ms, rejoin_wait_ms;

@@ -36,8 +36,8 @@ static void on_released(void *ctx, int rc, struct kc_bytes seal, int64_t end_off
 void kb_self_release(struct kb_self_part *p, bool seal)
 {
     p->state = KB_PART_RELEASING;
-    kd_release(p->self->o.app->data, &p->topic->id, p->partition, seal, KP_NO_BROKER, p->self->o.loop,
-               on_released, p);
+    kd_release(p->self->o.app->data, &p->topic->id, p->partition, seal, KP_NO_BROKER,
+               p->self->o.loop, on_released, p);
 }
 
 /* ---- opening ---- */
@@ -147,8 +147,8 @@ void kb_self_configure_all(struct kb_self *s)
 static void reconcile_part(struct kb_self_part *p, const struct kp_part *want, int64_t now_ms)
 {
     struct kb_self *s = p->self;
-    bool wanted = s->mode == KB_SELF_RUN && !p->topic->deleted &&
-                  want->assigned == s->o.app->self_id;
+    bool wanted =
+        s->mode == KB_SELF_RUN && !p->topic->deleted && want->assigned == s->o.app->self_id;
     if (p->state == KB_PART_OPEN && !wanted) {
         /* A fenced incarnation seals nothing, and what is deleted needs no seal. */
         kb_self_release(p, s->mode == KB_SELF_LEAVE);
@@ -209,7 +209,7 @@ static void on_stopped(struct rt_msg *msg)
 void kb_self_stopped(struct kb_self *s, const struct kc_uuid *topic_id, int32_t partition)
 {
     struct stopped *st = kc_alloc(sizeof(*st));
-    *st = (struct stopped){.msg.fn = on_stopped, .self = s, .topic_id = *topic_id,
-                           .partition = partition};
+    *st = (struct stopped){
+        .msg.fn = on_stopped, .self = s, .topic_id = *topic_id, .partition = partition};
     rt_post(s->o.loop, &st->msg);
 }

@@ -49,7 +49,7 @@ struct kb_self_topic *kb_self_topic_named(struct kb_self *s, const char *name)
 
 static int32_t slot_kind(const char *name)
 {
-    return strcmp(name, "__consumer_offsets") == 0   ? KP_GROUP_SLOTS
+    return strcmp(name, "__consumer_offsets") == 0    ? KP_GROUP_SLOTS
            : strcmp(name, "__transaction_state") == 0 ? KP_TXN_SLOTS
                                                       : KP_NOT_SLOTS;
 }
@@ -108,7 +108,8 @@ void kb_self_topic_drop(struct kb_self *s, struct kb_self_topic *t)
     bool found;
     int32_t at = place_of(s, &t->id, &found);
     KC_ASSERT(found);
-    memmove(s->topics + at, s->topics + at + 1, (size_t)(s->n_topics - at - 1) * sizeof(*s->topics));
+    memmove(s->topics + at, s->topics + at + 1,
+            (size_t)(s->n_topics - at - 1) * sizeof(*s->topics));
     s->n_topics--;
     s->touched |= 1U << kp_shard_of(&t->id);
     kb_self_topic_free(t);

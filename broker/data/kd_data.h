@@ -21,7 +21,8 @@ enum { KD_LOOPS_MAX = 64 };
 /* n_loops 0 = one a core. Nothing runs before kd_start. */
 int kd_new(int32_t n_loops, struct kd_data **ret, struct kc_err *err);
 int kd_start(struct kd_data *d, struct kc_err *err);
-void kd_stop(struct kd_data *d); /* asks the loops to end and joins them; logs were released before */
+void kd_stop(
+    struct kd_data *d); /* asks the loops to end and joins them; logs were released before */
 void kd_free(struct kd_data *d); /* NULL allowed */
 
 /* The loop that owns a partition. [any] */
@@ -86,7 +87,7 @@ struct kd_waiter {
     void (*fn)(struct kd_waiter *w, bool gone);
 };
 void kd_wait(struct kd_part *p, struct kd_waiter *w); /* owner's loop */
-void kd_unwait(struct kd_waiter *w);                  /* owner's loop; not waiting: nothing happens */
+void kd_unwait(struct kd_waiter *w); /* owner's loop; not waiting: nothing happens */
 
 /* Open internal partitions are watched by their coordinators (broker/groups): called on the owner
  * loop when one is installed (part) and before it leaves (gone; no more appends after it). */
@@ -100,7 +101,8 @@ void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks);
 /* stopped(ctx, …) runs on the owner's loop when an open log gave up by itself (fenced, failed): the
  * partition answers nobody any more and waits for kd_release. Before the first one is installed. */
 void kd_set_stopped_hook(struct kd_data *d,
-                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition),
+                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id,
+                                         int32_t partition),
                          void *ctx);
 /* Which topic holds the slots of a kind (KP_GROUP_SLOTS, KP_TXN_SLOTS). [one thread at a time, before
  * the first of its partitions is installed] */

@@ -14,7 +14,7 @@ struct kd_part {
     struct ks_log *log;
     int32_t slot_kind; /* KP_NOT_SLOTS for data partitions */
     int32_t partition;
-    bool gone;         /* the log has stopped; waits for kd_release */
+    bool gone; /* the log has stopped; waits for kd_release */
     struct kc_list waiters;
 };
 

@@ -105,7 +105,8 @@ void kd_free(struct kd_data *d)
     kc_free(d);
 }
 
-static struct kd_loop *owner_of(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition)
+static struct kd_loop *owner_of(struct kd_data *d, const struct kc_uuid *topic_id,
+                                int32_t partition)
 {
     uint64_t h = kc_hash64_mix(kc_uuid_hash(topic_id), (uint64_t)partition);
     return &d->loops[h % (uint64_t)d->n_loops];
@@ -150,7 +151,8 @@ void kd_set_slot_hooks(struct kd_data *d, const struct kd_slot_hooks *hooks)
 }
 
 void kd_set_stopped_hook(struct kd_data *d,
-                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition),
+                         void (*stopped)(void *ctx, const struct kc_uuid *topic_id,
+                                         int32_t partition),
                          void *ctx)
 {
     d->stopped = stopped;

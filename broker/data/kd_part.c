@@ -222,13 +222,18 @@ static void on_install(struct rt_msg *msg)
     kc_free(in);
 }
 
-void kd_install(struct kd_data *d, struct ks_log *log, struct rt_loop *loop, void (*done)(void *ctx),
-                void *ctx)
+void kd_install(struct kd_data *d, struct ks_log *log, struct rt_loop *loop,
+                void (*done)(void *ctx), void *ctx)
 {
     struct install *in = kc_alloc(sizeof(*in));
     struct rt_loop *rt = kd_loop_of(d, ks_log_topic(log), ks_log_partition(log));
-    *in = (struct install){.msg.fn = on_install, .data = d, .log = log, .reply_loop = loop,
-                           .owner = KC_CONTAINER_OF(rt, struct kd_loop, rt), .done = done, .ctx = ctx};
+    *in = (struct install){.msg.fn = on_install,
+                           .data = d,
+                           .log = log,
+                           .reply_loop = loop,
+                           .owner = KC_CONTAINER_OF(rt, struct kd_loop, rt),
+                           .done = done,
+                           .ctx = ctx};
     ks_log_own(log, rt);
     rt_post(rt, &in->msg);
 }
@@ -327,8 +332,8 @@ void kd_configure(struct kd_data *d, const struct kc_uuid *topic_id, int32_t par
 {
     struct rt_loop *rt = kd_loop_of(d, topic_id, partition);
     struct configure *c = kc_alloc(sizeof(*c));
-    *c = (struct configure){.msg.fn = on_configure, .cfg = *cfg,
-                            .owner = KC_CONTAINER_OF(rt, struct kd_loop, rt)};
+    *c = (struct configure){
+        .msg.fn = on_configure, .cfg = *cfg, .owner = KC_CONTAINER_OF(rt, struct kd_loop, rt)};
     kd_key(c->key, topic_id, partition);
     rt_post(rt, &c->msg);
 }

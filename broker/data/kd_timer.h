@@ -9,7 +9,7 @@
 
 struct kd_timer {
     int64_t due_ms; /* kc_mono_ms */
-    size_t at;      /* place in the heap + 1; 0 = not armed */
+    size_t at; /* place in the heap + 1; 0 = not armed */
     void (*fn)(struct kd_timer *t);
 };
 
@@ -20,8 +20,9 @@ struct kd_timers {
     bool open;
 };
 
-void kd_timers_init(struct kd_timers *ts, struct rt_loop *loop); /* on the loop, or before it runs */
-void kd_timers_fini(struct kd_timers *ts);                       /* after the loop ended */
+void kd_timers_init(struct kd_timers *ts,
+                    struct rt_loop *loop); /* on the loop, or before it runs */
+void kd_timers_fini(struct kd_timers *ts); /* after the loop ended */
 /* Arms t (again, if it is armed); fn runs once, at or after due_ms. */
 void kd_timer_arm(struct kd_timers *ts, struct kd_timer *t, int64_t due_ms);
 void kd_timer_disarm(struct kd_timers *ts, struct kd_timer *t); /* not armed: nothing happens */

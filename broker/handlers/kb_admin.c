@@ -48,7 +48,8 @@ static void on_deadline(struct kd_timer *timer)
 {
     struct kb_admin_ticket *t = KC_CONTAINER_OF(timer, struct kb_admin_ticket, deadline);
     struct kb_admin_result r = {.error = KAFKA_REQUEST_TIMED_OUT,
-                                .message = "The change was not confirmed in time; it may still happen."};
+                                .message =
+                                    "The change was not confirmed in time; it may still happen."};
     answer(t, &r);
 }
 
@@ -91,8 +92,8 @@ static bool copy_change(struct kb_admin_ticket *t, const struct kb_admin_change 
     for (int32_t i = 0; ok && i < c->n_configs; i++) {
         const struct kb_admin_config *from = &c->configs[i];
         configs[i].name = kc_arena_strndup(&t->arena, from->name, strlen(from->name));
-        configs[i].value = from->value ? kc_arena_strndup(&t->arena, from->value, strlen(from->value))
-                                       : NULL;
+        configs[i].value =
+            from->value ? kc_arena_strndup(&t->arena, from->value, strlen(from->value)) : NULL;
         ok = configs[i].name && (!from->value || configs[i].value);
     }
     t->change.configs = configs;

@@ -14,7 +14,7 @@ struct kb_api {
 };
 
 const struct kb_api *kb_api_find(int16_t key); /* NULL: not served */
-const struct kb_api *kb_apis(size_t *ret_n);   /* by rising key */
+const struct kb_api *kb_apis(size_t *ret_n); /* by rising key */
 
 #define API(key, name, advertised, min, max) void kb_handle_##name(struct kb_req *req);
 #include "handlers/api.def"

@@ -13,9 +13,8 @@ static struct ki_image *latch(struct kb_app *app)
 {
     for (;;) {
         uintptr_t v = atomic_load_explicit(&app->image, memory_order_relaxed);
-        if (!(v & 1) && atomic_compare_exchange_weak_explicit(&app->image, &v, v | 1,
-                                                              memory_order_acquire,
-                                                              memory_order_relaxed)) {
+        if (!(v & 1) && atomic_compare_exchange_weak_explicit(
+                            &app->image, &v, v | 1, memory_order_acquire, memory_order_relaxed)) {
             return (struct ki_image *)v;
         }
         sched_yield();

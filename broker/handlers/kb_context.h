@@ -17,7 +17,7 @@ struct kg_groups;
 struct kb_endpoint {
     const char *name;
     const char *host; /* advertised */
-    uint16_t port;    /* advertised */
+    uint16_t port; /* advertised */
 };
 
 struct kb_app {

@@ -16,8 +16,8 @@ struct kb_item {
     struct kb_fan *fan;
     struct kc_uuid topic_id;
     int32_t partition;
-    int16_t error;       /* set before the start: the item is not run */
-    int32_t hint;        /* with NOT_LEADER_OR_FOLLOWER: where the leadership went, or KP_NO_BROKER */
+    int16_t error; /* set before the start: the item is not run */
+    int32_t hint; /* with NOT_LEADER_OR_FOLLOWER: where the leadership went, or KP_NO_BROKER */
     int32_t next; /* next item of the same loop */
     bool awaited; /* has waited for its partition once */
     struct kd_arrival arrival;
@@ -28,7 +28,7 @@ struct kb_leg {
     struct kb_fan *fan;
     struct rt_loop *loop;
     int32_t head, tail; /* items of this loop; -1 = none */
-    int32_t at;         /* serial: the one under way */
+    int32_t at; /* serial: the one under way */
     bool stepping;
     bool more;
 };

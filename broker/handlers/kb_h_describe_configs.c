@@ -58,8 +58,7 @@ static bool fill_synonyms(struct kb_req *req, const struct ki_topic *topic,
                           struct kw_describe_configs_response_resource_result *out)
 {
     out->synonyms = kb_alloc(req, SYNONYMS_MAX, sizeof(*out->synonyms));
-    struct kb_config_value *v =
-        out->synonyms ? kb_alloc(req, SYNONYMS_MAX, sizeof(*v)) : NULL;
+    struct kb_config_value *v = out->synonyms ? kb_alloc(req, SYNONYMS_MAX, sizeof(*v)) : NULL;
     if (!v) {
         return false;
     }
@@ -104,8 +103,7 @@ static bool fill_configs(struct kb_req *req, const struct kw_describe_configs_re
             o->config_type = (int8_t)d[i].def->type;
             o->documentation = in->include_documentation ? kc_str_of(d[i].def->doc) : KC_STR_NULL;
         }
-        if (req->version >= 1 && in->include_synonyms &&
-            !fill_synonyms(req, topic, d[i].def, o)) {
+        if (req->version >= 1 && in->include_synonyms && !fill_synonyms(req, topic, d[i].def, o)) {
             return false;
         }
     }
@@ -113,7 +111,7 @@ static bool fill_configs(struct kb_req *req, const struct kw_describe_configs_re
 }
 
 static bool fill_topic(struct kb_req *req, const struct kw_describe_configs_request_resource *r,
-                      struct kw_describe_configs_response_result *out)
+                       struct kw_describe_configs_response_result *out)
 {
     const struct ki_topic *t = ki_topic_by_name(req->image, r->resource_name);
     if (!kb_topic_name_valid(r->resource_name)) {
@@ -129,7 +127,7 @@ static bool fill_topic(struct kb_req *req, const struct kw_describe_configs_requ
 }
 
 static bool fill_broker(struct kb_req *req, const struct kw_describe_configs_request_resource *r,
-                       struct kw_describe_configs_response_result *out)
+                        struct kw_describe_configs_response_result *out)
 {
     int32_t id;
     if (r->resource_name.len == 0 ||
@@ -142,7 +140,7 @@ static bool fill_broker(struct kb_req *req, const struct kw_describe_configs_req
 }
 
 static bool fill(struct kb_req *req, const struct kw_describe_configs_request_resource *r,
-                struct kw_describe_configs_response_result *out)
+                 struct kw_describe_configs_response_result *out)
 {
     kw_describe_configs_response_result_init(out);
     out->error_message = KC_STR_NULL;

@@ -45,9 +45,12 @@ static bool fill(struct kb_req *req, struct ask *a,
         const struct ks_producer *p = &a->producers[i];
         out->active_producers[out->n_active_producers++] =
             (struct kw_describe_producers_response_producer_state){
-                .producer_id = p->producer_id, .producer_epoch = p->epoch,
-                .last_sequence = p->last_sequence, .last_timestamp = p->last_timestamp_ms,
-                .coordinator_epoch = -1, .current_txn_start_offset = p->txn_first_offset};
+                .producer_id = p->producer_id,
+                .producer_epoch = p->epoch,
+                .last_sequence = p->last_sequence,
+                .last_timestamp = p->last_timestamp_ms,
+                .coordinator_epoch = -1,
+                .current_txn_start_offset = p->txn_first_offset};
     }
     kc_free(a->producers);
     return out->active_producers != NULL;

@@ -15,11 +15,17 @@
 
 enum {
     FENCE_AGE_MS = 1000, /* oldest check an answer may rely on */
-    RETRY_MS = 20,       /* a newer check is on its way … */
-    RETRIES = 50         /* … or the partition is not ours to speak for */
+    RETRY_MS = 20, /* a newer check is on its way … */
+    RETRIES = 50 /* … or the partition is not ours to speak for */
 };
-enum { LATEST = -1, EARLIEST = -2, MAX_TIMESTAMP = -3, EARLIEST_LOCAL = -4, LATEST_TIERED = -5,
-       EARLIEST_PENDING = -6 };
+enum {
+    LATEST = -1,
+    EARLIEST = -2,
+    MAX_TIMESTAMP = -3,
+    EARLIEST_LOCAL = -4,
+    LATEST_TIERED = -5,
+    EARLIEST_PENDING = -6
+};
 
 struct lookup {
     struct kb_item item;
@@ -48,8 +54,10 @@ static void on_found(void *ctx, int16_t error, int64_t offset, int64_t timestamp
 
 static bool version_has(int16_t version, int64_t timestamp)
 {
-    static const int16_t since[] = {[-MAX_TIMESTAMP] = 7, [-EARLIEST_LOCAL] = 8,
-                                    [-LATEST_TIERED] = 9, [-EARLIEST_PENDING] = 11};
+    static const int16_t since[] = {[-MAX_TIMESTAMP] = 7,
+                                    [-EARLIEST_LOCAL] = 8,
+                                    [-LATEST_TIERED] = 9,
+                                    [-EARLIEST_PENDING] = 11};
     return timestamp >= EARLIEST || (timestamp >= EARLIEST_PENDING && version >= since[-timestamp]);
 }
 
@@ -95,7 +103,7 @@ static void run(struct kb_item *item)
         return;
     }
     if (!item->error && ts != LATEST_TIERED && ts != EARLIEST_PENDING) {
-        l->offset = ts != LATEST                ? o.start
+        l->offset = ts != LATEST               ? o.start
                     : in->isolation_level == 1 ? o.last_stable
                                                : o.high_watermark;
         l->epoch = ks_log_epoch(log);

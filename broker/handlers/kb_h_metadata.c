@@ -34,11 +34,16 @@ static bool fill_partitions(struct kb_req *req, const struct ki_topic *t,
         struct kb_leader leader;
         kb_leader(req, t, p, &leader);
         kb_replicas(t, p, &leader, r);
-        *o = (struct kw_metadata_response_partition){
-            .error_code = leader.error, .partition_index = p, .leader_id = leader.id,
-            .leader_epoch = leader.epoch, .replica_nodes = r->all, .n_replica_nodes = r->n_all,
-            .isr_nodes = r->isr, .n_isr_nodes = r->n_isr, .offline_replicas = r->offline,
-            .n_offline_replicas = r->n_offline};
+        *o = (struct kw_metadata_response_partition){.error_code = leader.error,
+                                                     .partition_index = p,
+                                                     .leader_id = leader.id,
+                                                     .leader_epoch = leader.epoch,
+                                                     .replica_nodes = r->all,
+                                                     .n_replica_nodes = r->n_all,
+                                                     .isr_nodes = r->isr,
+                                                     .n_isr_nodes = r->n_isr,
+                                                     .offline_replicas = r->offline,
+                                                     .n_offline_replicas = r->n_offline};
     }
     return true;
 }
@@ -153,8 +158,7 @@ static void answer(struct kb_req *req, const struct kb_changes *created)
         return;
     }
     for (int32_t i = 0; i < in->n_topics; i++) {
-        if (!fill_asked(req, &in->topics[i], creation_error(created, i),
-                        &resp.topics[i])) {
+        if (!fill_asked(req, &in->topics[i], creation_error(created, i), &resp.topics[i])) {
             return;
         }
         resp.n_topics++;

@@ -28,7 +28,8 @@ struct produce {
     struct kb_fan fan;
     struct kd_timer timeout;
     bool answered;
-    struct kw_produce_response resp; /* its arrays are made before the start: an answer needs no memory */
+    struct kw_produce_response
+        resp; /* its arrays are made before the start: an answer needs no memory */
 };
 
 /* ---- appending, on the partition's loop ---- */

@@ -87,8 +87,8 @@ static bool number_valid(const struct kb_kafka_config *def, struct kc_str v)
 bool kb_kafka_config_check(const struct kb_kafka_config *def, struct kc_str value, char *why,
                            size_t cap)
 {
-    static const char *const names[] = {[KB_BOOLEAN] = "true or false", [KB_STRING] = "a text",
-                                        [KB_INT] = "a 32-bit number", [KB_LONG] = "a number",
+    static const char *const names[] = {[KB_BOOLEAN] = "true or false",   [KB_STRING] = "a text",
+                                        [KB_INT] = "a 32-bit number",     [KB_LONG] = "a number",
                                         [KB_DOUBLE] = "a decimal number", [KB_LIST] = "a list"};
     bool flag, ok = true;
     if (!value.ptr) {
@@ -204,8 +204,8 @@ static bool topic_has(const struct kb_app *app, const struct ki_image *im,
     return kb_config_lookup(app, im, topic, def, 0, &v) && strstr(v.value, word) != NULL;
 }
 
-void kb_log_config(const struct kb_app *app, const struct ki_image *im, const struct ki_topic *topic,
-                   struct ks_log_config *ret)
+void kb_log_config(const struct kb_app *app, const struct ki_image *im,
+                   const struct ki_topic *topic, struct ks_log_config *ret)
 {
     *ret = (struct ks_log_config){
         .segment_bytes = kb_topic_i64(app, im, topic, "segment.bytes"),

@@ -10,7 +10,7 @@ enum { KB_API_KEYS_MAX = 96 };
 
 struct kb_api_counters {
     _Atomic uint64_t requests;
-    _Atomic uint64_t us;      /* from arrival to answer, sum */
+    _Atomic uint64_t us; /* from arrival to answer, sum */
     _Atomic uint64_t dropped; /* connections closed instead of an answer */
 };
 

@@ -126,7 +126,8 @@ bool kb_topic_name_valid(struct kc_str name)
     }
     for (int32_t i = 0; i < name.len; i++) {
         unsigned char ch = (unsigned char)name.ptr[i];
-        bool plain = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
+        bool plain =
+            (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
         if (!plain && ch != '.' && ch != '_' && ch != '-') {
             return false;
         }

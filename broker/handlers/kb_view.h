@@ -26,12 +26,13 @@ int32_t kb_controller(const struct kb_req *req);
 
 struct kb_leader {
     int16_t error; /* 0, or LEADER_NOT_AVAILABLE */
-    int32_t id;    /* -1 with an error */
+    int32_t id; /* -1 with an error */
     int32_t epoch; /* -1 = never led */
 };
 /* The leader of a partition: this broker if it has it open, else the broker that reported it led, if
  * that life of it is visible (W7). p < t->n_parts. */
-void kb_leader(const struct kb_req *req, const struct ki_topic *t, int32_t p, struct kb_leader *ret);
+void kb_leader(const struct kb_req *req, const struct ki_topic *t, int32_t p,
+               struct kb_leader *ret);
 
 /* Replica lists, which are virtual: a partition lives once. At most one id each. */
 struct kb_replicas {

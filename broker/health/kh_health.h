@@ -16,9 +16,9 @@
 #include "rt/rt_loop.h"
 
 enum {
-    KH_LOOP_STALE_MS = 5000,    /* R40: main_alive */
+    KH_LOOP_STALE_MS = 5000, /* R40: main_alive */
     KH_LOOP_DEAD_MS = 60 * 1000, /* liveness */
-    KH_STALL_MS = 5000          /* a file operation under way for longer is a storage stall */
+    KH_STALL_MS = 5000 /* a file operation under way for longer is a storage stall */
 };
 
 /* The terms of readiness (R37), and why one is false. Pure. */

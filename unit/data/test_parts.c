@@ -83,8 +83,8 @@ static void up(void)
     kd_set_slot_topic(fx.data, KP_GROUP_SLOTS, &fx.slots);
     KT_REQUIRE(kd_start(fx.data, &err) == 0);
     char cluster[KC_UUID_B64_LEN + 1] = "";
-    struct ks_opts o = {.dir = fx.dir, .unsafe_storage = true, .loop = kd_loop(fx.data, 0),
-                        .on_fenced = on_fenced};
+    struct ks_opts o = {
+        .dir = fx.dir, .unsafe_storage = true, .loop = kd_loop(fx.data, 0), .on_fenced = on_fenced};
     KT_REQUIRE(ks_engine_open(&o, cluster, &fx.engine, &err) == 0);
     struct kc_uuid inc = kc_uuid_random();
     KT_REQUIRE(ks_register(fx.engine, &inc, &err) == 0);
@@ -127,12 +127,19 @@ static void on_opened(void *ctx, int rc, struct ks_log *log, const struct kc_err
 
 static void open_part(const struct kc_uuid *topic, int32_t p)
 {
-    struct ks_open_args a = {.topic_id = *topic, .partition = p, .may_create = true,
-                             .order = {"uid", 1, 1}, .condemned = condemn,
-                             .loop = kd_loop(fx.data, 0), .done = on_opened};
-    a.config = (struct ks_log_config){.segment_bytes = 1 << 20, .retention_ms = -1,
-                                      .retention_bytes = -1, .segment_ms = INT64_MAX,
-                                      .max_message_bytes = 1 << 20, .flush_messages = 1,
+    struct ks_open_args a = {.topic_id = *topic,
+                             .partition = p,
+                             .may_create = true,
+                             .order = {"uid", 1, 1},
+                             .condemned = condemn,
+                             .loop = kd_loop(fx.data, 0),
+                             .done = on_opened};
+    a.config = (struct ks_log_config){.segment_bytes = 1 << 20,
+                                      .retention_ms = -1,
+                                      .retention_bytes = -1,
+                                      .segment_ms = INT64_MAX,
+                                      .max_message_bytes = 1 << 20,
+                                      .flush_messages = 1,
                                       .timestamp_before_max_ms = INT64_MAX,
                                       .timestamp_after_max_ms = INT64_MAX};
     KT_REQUIRE(ks_log_open(fx.engine, &a) != NULL);

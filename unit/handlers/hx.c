@@ -13,10 +13,14 @@
 
 enum { WAIT_S = 20, FRAME_MAX = 4 << 20 };
 
-static const struct kn_limits limits = {.max_frame_bytes = FRAME_MAX, .max_connections = 100,
-                                        .max_connections_per_ip = 100, .idle_ms = 60000,
-                                        .frame_ms = 60000, .stall_ms = 60000,
-                                        .budget_bytes = 64 << 20, .max_pipelined = 32};
+static const struct kn_limits limits = {.max_frame_bytes = FRAME_MAX,
+                                        .max_connections = 100,
+                                        .max_connections_per_ip = 100,
+                                        .idle_ms = 60000,
+                                        .frame_ms = 60000,
+                                        .stall_ms = 60000,
+                                        .budget_bytes = 64 << 20,
+                                        .max_pipelined = 32};
 
 struct kc_uuid hx_uuid(uint8_t n)
 {
@@ -67,8 +71,11 @@ void hx_up_engine(struct hx *h, int32_t self, int32_t n_loops)
     snprintf(h->dir, sizeof(h->dir), "/tmp/kaas-hx-XXXXXX");
     KT_REQUIRE(mkdtemp(h->dir) != NULL);
     struct kc_err err;
-    struct ks_opts o = {.dir = h->dir, .broker_id = self, .unsafe_storage = true,
-                        .loop = kd_loop(h->app.data, 0), .on_fenced = engine_fenced};
+    struct ks_opts o = {.dir = h->dir,
+                        .broker_id = self,
+                        .unsafe_storage = true,
+                        .loop = kd_loop(h->app.data, 0),
+                        .on_fenced = engine_fenced};
     KT_REQUIRE(ks_engine_open(&o, h->app.cluster_id, &h->app.engine, &err) == 0);
     struct kc_uuid inc = hx_uuid(200);
     KT_REQUIRE(ks_register(h->app.engine, &inc, &err) == 0);
@@ -101,8 +108,12 @@ void hx_down(struct hx *h)
 struct kp_row *hx_row(struct hx *h, int32_t id)
 {
     struct kp_row *r = &h->rows[h->n_rows++];
-    *r = (struct kp_row){.id = id, .health = KP_ALIVE, .state = KP_SERVING, .serving = true,
-                         .incarnation = hx_uuid((uint8_t)(100 + id)), .n_listeners = 2};
+    *r = (struct kp_row){.id = id,
+                         .health = KP_ALIVE,
+                         .state = KP_SERVING,
+                         .serving = true,
+                         .incarnation = hx_uuid((uint8_t)(100 + id)),
+                         .n_listeners = 2};
     static const char *const names[] = {"internal", "external"};
     for (int i = 0; i < 2; i++) {
         snprintf(r->listeners[i].name, sizeof(r->listeners[i].name), "%s", names[i]);
@@ -120,8 +131,8 @@ struct hx_topic *hx_topic(struct hx *h, const char *name, int32_t n_parts, int32
     snprintf(t->name, sizeof(t->name), "%s", name);
     t->n_parts = n_parts;
     for (int32_t p = 0; p < n_parts; p++) {
-        t->parts[p] = (struct kp_part){.assigned = leader, .led = leader,
-                                       .led_epoch = leader < 0 ? -1 : 3};
+        t->parts[p] =
+            (struct kp_part){.assigned = leader, .led = leader, .led_epoch = leader < 0 ? -1 : 3};
         t->parts[p].led_incarnation = hx_uuid((uint8_t)(100 + leader));
     }
     return t;
@@ -137,16 +148,21 @@ void hx_publish(struct hx *h)
         for (int32_t i = 0; i < h->n_topics; i++) {
             struct hx_topic *t = &h->topics[i];
             if (kp_shard_of(&t->id) == s) {
-                topics[n++] = (struct ki_topic){
-                    .id = t->id, .name = t->name, .internal = t->internal, .deleted = t->deleted,
-                    .n_configs = t->n_configs, .configs = t->configs, .n_parts = t->n_parts,
-                    .parts = t->parts, .replication_factor = 1};
+                topics[n++] = (struct ki_topic){.id = t->id,
+                                                .name = t->name,
+                                                .internal = t->internal,
+                                                .deleted = t->deleted,
+                                                .n_configs = t->n_configs,
+                                                .configs = t->configs,
+                                                .n_parts = t->n_parts,
+                                                .parts = t->parts,
+                                                .replication_factor = 1};
             }
         }
         shards[s] = ki_shard_build(s, 1, h->generation, topics, n);
     }
-    struct ki_image proto = {.order = {"uid", 1, h->generation}, .n_rows = h->n_rows,
-                             .rows = h->rows};
+    struct ki_image proto = {
+        .order = {"uid", 1, h->generation}, .n_rows = h->n_rows, .rows = h->rows};
     memcpy(proto.cluster_id, h->app.cluster_id, sizeof(proto.cluster_id));
     kb_set_image(&h->app, ki_image_build(&proto, shards));
 }

@@ -51,7 +51,7 @@ struct hx_client {
     int fd;
     int32_t correlation;
     struct kc_arena arena; /* decoded responses */
-    uint8_t *buf;          /* the last answer */
+    uint8_t *buf; /* the last answer */
 };
 void hx_dial(struct hx *h, struct hx_client *c, int32_t listener);
 void hx_hang_up(struct hx_client *c);

@@ -101,13 +101,13 @@ static void api_versions_5_sends_strayed_clients_back(void)
 static void what_is_not_served_closes_the_connection(void)
 {
     static const uint8_t frames[][14] = {
-        {0, 0, 0, 10, 0, 0, 0, 2, 0, 0, 0, 1, 0xff, 0xff},    /* Produce 2: advertised, not served */
-        {0, 0, 0, 10, 0, 1, 0, 3, 0, 0, 0, 1, 0xff, 0xff},    /* Fetch 3 */
-        {0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff},   /* Metadata 99 */
-        {0, 0, 0, 10, 0, 4, 0, 0, 0, 0, 0, 1, 0xff, 0xff},    /* LeaderAndIsr */
+        {0, 0, 0, 10, 0, 0, 0, 2, 0, 0, 0, 1, 0xff, 0xff}, /* Produce 2: advertised, not served */
+        {0, 0, 0, 10, 0, 1, 0, 3, 0, 0, 0, 1, 0xff, 0xff}, /* Fetch 3 */
+        {0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff}, /* Metadata 99 */
+        {0, 0, 0, 10, 0, 4, 0, 0, 0, 0, 0, 1, 0xff, 0xff}, /* LeaderAndIsr */
         {0, 0, 0, 10, 0x7f, 0, 0, 0, 0, 0, 0, 1, 0xff, 0xff}, /* no such key */
         {0, 0, 0, 10, 0, 3, 0xff, 0xff, 0, 0, 0, 1, 0xff, 0xff}, /* version -1 */
-        {0, 0, 0, 10, 0, 3, 0, 1, 0, 0, 0, 1, 0, 99},         /* client id past the end */
+        {0, 0, 0, 10, 0, 3, 0, 1, 0, 0, 0, 1, 0, 99}, /* client id past the end */
     };
     up();
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
@@ -207,12 +207,13 @@ static void create_topics_refuses_as_kafka_does(void)
     };
     up();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct kw_create_topics_request_creatable_topic_config config = {
-            kc_str_of(cases[i].key), kc_str_of(cases[i].value)};
-        struct kw_create_topics_request_creatable_topic t = {
-            .name = kc_str_of(cases[i].name), .num_partitions = cases[i].partitions,
-            .replication_factor = cases[i].factor, .configs = &config,
-            .n_configs = cases[i].key ? 1 : 0};
+        struct kw_create_topics_request_creatable_topic_config config = {kc_str_of(cases[i].key),
+                                                                         kc_str_of(cases[i].value)};
+        struct kw_create_topics_request_creatable_topic t = {.name = kc_str_of(cases[i].name),
+                                                             .num_partitions = cases[i].partitions,
+                                                             .replication_factor = cases[i].factor,
+                                                             .configs = &config,
+                                                             .n_configs = cases[i].key ? 1 : 0};
         struct kw_create_topics_request in = {.topics = &t, .n_topics = 1, .timeout_ms = 5000};
         const struct kw_create_topics_response *r = hx_call(&c, 19, 7, &in);
         KT_EQ(r->topics[0].error_code, cases[i].want);
@@ -228,8 +229,8 @@ static void create_topics_that_only_validates_creates_nothing(void)
     struct kw_create_topics_request_creatable_topic t[2] = {
         {.name = KC_STR_LIT("x"), .num_partitions = 4, .replication_factor = -1},
         {.name = KC_STR_LIT("y"), .num_partitions = 1, .replication_factor = 1}};
-    struct kw_create_topics_request in = {.topics = t, .n_topics = 2, .timeout_ms = 5000,
-                                          .validate_only = true};
+    struct kw_create_topics_request in = {
+        .topics = t, .n_topics = 2, .timeout_ms = 5000, .validate_only = true};
     const struct kw_create_topics_response *r = hx_call(&c, 19, 7, &in);
     KT_EQ(r->topics[0].error_code, KAFKA_NONE);
     KT_EQ(r->topics[0].num_partitions, 4);
@@ -251,7 +252,8 @@ static void a_change_without_an_answer_times_out(void)
     struct kw_create_topics_request in = {.topics = &t, .n_topics = 1, .timeout_ms = 50};
     const struct kw_create_topics_response *r = hx_call(&c, 19, 7, &in);
     KT_EQ(r->topics[0].error_code, KAFKA_REQUEST_TIMED_OUT);
-    struct kb_admin_result late = {.message = ""}; /* settles all the same: nobody is answered twice */
+    struct kb_admin_result late = {.message =
+                                       ""}; /* settles all the same: nobody is answered twice */
     kb_admin_settle(port.kept, &late);
     h.app.admin = (struct kb_admin_port){NULL, NULL};
     r = hx_call(&c, 19, 7, &in);
@@ -305,10 +307,12 @@ static void configs_show_their_source_and_the_sync_before_ack(void)
     h.topics[1].n_configs = 1;
     hx_publish(&h);
     struct kc_str keys[2] = {KC_STR_LIT("flush.messages"), KC_STR_LIT("retention.ms")};
-    struct kw_describe_configs_request_resource res = {
-        .resource_type = 2, .resource_name = KC_STR_LIT("plain"), .configuration_keys = keys,
-        .n_configuration_keys = 2};
-    struct kw_describe_configs_request in = {.resources = &res, .n_resources = 1,
+    struct kw_describe_configs_request_resource res = {.resource_type = 2,
+                                                       .resource_name = KC_STR_LIT("plain"),
+                                                       .configuration_keys = keys,
+                                                       .n_configuration_keys = 2};
+    struct kw_describe_configs_request in = {.resources = &res,
+                                             .n_resources = 1,
                                              .include_synonyms = true,
                                              .include_documentation = true};
     const struct kw_describe_configs_response *r = hx_call(&c, 32, 4, &in);
@@ -335,8 +339,8 @@ static void topic_partitions_come_page_by_page(void)
     up();
     struct kw_describe_topic_partitions_request_topic_request names[3] = {
         {KC_STR_LIT("plain")}, {KC_STR_LIT("a.b")}, {KC_STR_LIT("nope")}};
-    struct kw_describe_topic_partitions_request in = {.topics = names, .n_topics = 3,
-                                                      .response_partition_limit = 2};
+    struct kw_describe_topic_partitions_request in = {
+        .topics = names, .n_topics = 3, .response_partition_limit = 2};
     const struct kw_describe_topic_partitions_response *r = hx_call(&c, 75, 0, &in);
     KT_EQ(r->n_topics, 1);
     KT_TRUE(kc_str_eqz(r->topics[0].name, "a.b"));
@@ -365,6 +369,5 @@ KT_MAIN("requests", KT(too_new_api_versions_is_answered_in_version_0),
         KT(metadata_creates_what_it_is_asked_for), KT(create_topics_refuses_as_kafka_does),
         KT(create_topics_that_only_validates_creates_nothing),
         KT(a_change_without_an_answer_times_out), KT(partitions_only_grow),
-        KT(topics_are_deleted_by_name_or_id),
-        KT(configs_show_their_source_and_the_sync_before_ack),
+        KT(topics_are_deleted_by_name_or_id), KT(configs_show_their_source_and_the_sync_before_ack),
         KT(topic_partitions_come_page_by_page))

@@ -152,8 +152,8 @@ static void W7_a_leader_that_is_not_visible_is_not_available(void)
     KT_EQ(m->n_topics, 8);
     for (int32_t i = 0; i < m->n_topics; i++) {
         const struct kw_metadata_response_partition *p = &m->topics[i].partitions[0];
-        bool led = kc_str_eqz(m->topics[i].name, "serving") ||
-                   kc_str_eqz(m->topics[i].name, "draining");
+        bool led =
+            kc_str_eqz(m->topics[i].name, "serving") || kc_str_eqz(m->topics[i].name, "draining");
         KT_EQ(p->error_code, led ? KAFKA_NONE : KAFKA_LEADER_NOT_AVAILABLE);
         KT_EQ(p->leader_id >= 0, led);
         KT_TRUE(!led || lists(m, p->leader_id));

@@ -53,8 +53,12 @@ static void up(bool cluster)
         KT_REQUIRE(rt_loop_init(&fx.loops[i], i ? "hl-1" : "hl-0") == 0);
         KT_REQUIRE(rt_loop_start(&fx.loops[i]) == 0);
     }
-    struct kh_source src = {.loops = fx.list, .n_loops = 2, .listening = listening,
-                            .stalled_ms = stalled_ms, .cluster = cluster, .serving = serving,
+    struct kh_source src = {.loops = fx.list,
+                            .n_loops = 2,
+                            .listening = listening,
+                            .stalled_ms = stalled_ms,
+                            .cluster = cluster,
+                            .serving = serving,
                             .metrics = metrics};
     struct kc_err err;
     KT_REQUIRE(kh_start("127.0.0.1", 0, &src, &fx.health, &err) == 0);
@@ -78,17 +82,19 @@ static char body[4096];
 static int get(const char *path)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(kh_port(fx.health)),
+    struct sockaddr_in sa = {.sin_family = AF_INET,
+                             .sin_port = htons(kh_port(fx.health)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
     dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path);
     size_t n = 0;
-    for (ssize_t r; n < sizeof(body) - 1 && (r = recv(fd, body + n, sizeof(body) - 1 - n, 0)) > 0;) {
+    for (ssize_t r;
+         n < sizeof(body) - 1 && (r = recv(fd, body + n, sizeof(body) - 1 - n, 0)) > 0;) {
         n += (size_t)r;
     }
     body[n] = '\0';
     close(fd);
-    return n > 12 ? atoi(body + 9) : -1;
+    return n > 12 ? (int)strtol(body + 9, NULL, 10) : -1;
 }
 
 static void R37_every_term_can_make_it_not_ready_and_is_named(void)
@@ -167,8 +173,12 @@ static void R40_a_loop_that_never_ticked_is_not_alive(void)
     struct rt_loop *list[1] = {&idle};
     fx.listening = fx.serving = true;
     KT_REQUIRE(rt_loop_init(&idle, "hl-2") == 0);
-    struct kh_source src = {.loops = list, .n_loops = 1, .listening = listening,
-                            .stalled_ms = stalled_ms, .serving = serving, .metrics = metrics};
+    struct kh_source src = {.loops = list,
+                            .n_loops = 1,
+                            .listening = listening,
+                            .stalled_ms = stalled_ms,
+                            .serving = serving,
+                            .metrics = metrics};
     struct kh_terms t;
     kh_terms(&src, kc_mono_ms(), &t);
     KT_FALSE(t.main_alive);

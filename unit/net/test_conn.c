@@ -93,9 +93,14 @@ static void up(const struct kn_limits *limits, int n_loops)
 
 static struct kn_limits limits(void)
 {
-    return (struct kn_limits){.max_frame_bytes = MAX_FRAME, .max_connections = 2000,
-                              .max_connections_per_ip = 2000, .idle_ms = 60000, .frame_ms = 60000,
-                              .stall_ms = 60000, .budget_bytes = 64 << 20, .max_pipelined = 32};
+    return (struct kn_limits){.max_frame_bytes = MAX_FRAME,
+                              .max_connections = 2000,
+                              .max_connections_per_ip = 2000,
+                              .idle_ms = 60000,
+                              .frame_ms = 60000,
+                              .stall_ms = 60000,
+                              .budget_bytes = 64 << 20,
+                              .max_pipelined = 32};
 }
 
 static int64_t connections(void)
@@ -127,7 +132,8 @@ static void down(int n_loops)
 static int dial(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(kn_listener_port(fx.server, 0)),
+    struct sockaddr_in sa = {.sin_family = AF_INET,
+                             .sin_port = htons(kn_listener_port(fx.server, 0)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
     struct timeval tv = {WAIT_MS / 1000, 0};
@@ -189,10 +195,10 @@ static void garbage_closes_only_its_connection(void)
     } garbage[] = {
         {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 26},
         {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11}, /* a TLS ClientHello */
-        {"\xff\xff\xff\xff", 4},                              /* -1 */
-        {"\x80\x00\x00\x00zz", 6},                            /* the most negative */
-        {"\x7f\xff\xff\xff", 4},                              /* 2 GiB */
-        {"\x00\x10\x00\x01", 4},                              /* one past the limit */
+        {"\xff\xff\xff\xff", 4}, /* -1 */
+        {"\x80\x00\x00\x00zz", 6}, /* the most negative */
+        {"\x7f\xff\xff\xff", 4}, /* 2 GiB */
+        {"\x00\x10\x00\x01", 4}, /* one past the limit */
     };
     struct kn_limits l = limits();
     up(&l, 2);
@@ -314,7 +320,10 @@ static void half_open_connections_cost_only_themselves(void)
     static int fds[N];
     for (int i = 0; i < N; i++) {
         fds[i] = dial();
-        put(fds[i], "\x00\x0f\xff\xff" "e", 5); /* claims 1 MiB, sends a byte */
+        put(fds[i],
+            "\x00\x0f\xff\xff"
+            "e",
+            5); /* claims 1 MiB, sends a byte */
     }
     int fd = dial();
     put_frame(fd, "e served");
@@ -337,7 +346,10 @@ static void a_frame_that_stays_unfinished_is_closed(void)
     l.frame_ms = 100;
     up(&l, 1);
     int fd = dial();
-    put(fd, "\x00\x00\x00\x10" "e", 5);
+    put(fd,
+        "\x00\x00\x00\x10"
+        "e",
+        5);
     KT_STR(get_frame(fd), "closed");
     KT_EQ(atomic_load(&kn_server_counters(fx.server)->timeouts), 1);
     close(fd);

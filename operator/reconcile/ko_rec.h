@@ -76,7 +76,7 @@ struct ko_to {
     json_t *doc;
     struct ko_topic_name *name; /* NULL while the spec names no topic of a cluster */
     bool gone; /* being deleted, and the topic's data is: the finalizer may go */
-    /* Its deletion was asked for by a client; the watch may not have shown it yet. */
+    /* Its deletion was asked for by a client (the watch may not have shown it yet), or was seen. */
     bool doomed;
 };
 /* A topic of a cluster, by name; lives while an object claims it or the operator knows its id. */
@@ -86,6 +86,7 @@ struct ko_topic_name {
     const char *topic; /* into key */
     struct kc_list claimants;
     char id[KC_UUID_B64_LEN + 1]; /* "" = none yet */
+    char dead[KC_UUID_B64_LEN + 1]; /* the id that went last; the volume bars its return */
     json_t *lost; /* spec of the owner that vanished without being deleted: made again */
     bool creating; /* an object of this name is being made */
     bool deleting; /* its deletion has been told to the control thread */

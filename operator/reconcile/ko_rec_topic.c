@@ -118,14 +118,13 @@ static void leave_name(struct ko_rec *r, struct ko_to *t, bool deleted)
     bool owner = ko_rec_owner(n) == t;
     kc_list_del(&t->link);
     t->name = NULL;
-    /* Gone without a deletion that we saw through: it will be made again. A standby has seen nothing
-     * through, so it forgets; the image says what there is when it takes over (ko_rec_adopt). */
-    if (owner && deleted && *n->id && !n->deleting && !t->gone) {
+    /* Gone without a deletion: it is made again. Only the active operator can know that there was
+     * none; a standby forgets, and is told what the image has when it takes over (ko_rec_adopt). */
+    if (owner && deleted && !r->leader) {
+        n->id[0] = '\0';
+    } else if (owner && deleted && *n->id && !n->deleting && !going(t)) {
         json_decref(n->lost);
-        n->lost = r->leader ? json_deep_copy(json_object_get(t->doc, "spec")) : NULL;
-        if (!r->leader) {
-            n->id[0] = '\0';
-        }
+        n->lost = json_deep_copy(json_object_get(t->doc, "spec"));
     }
     queue_claimants(r, n);
     ko_rec_queue(r, 'n', n->key, 0);
@@ -178,6 +177,7 @@ void ko_rec_topic_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
         kc_map_del(&r->topics, key, (size_t)len);
         ko_rec_topic_free(t);
     } else {
+        t->doomed |= ko_deleting(doc) && ko_has_finalizer(doc, KO_TOPIC_FINALIZER);
         bool moved =
             !old || !json_equal(json_object_get(old, "spec"), json_object_get(doc, "spec"));
         if (moved) {
@@ -373,7 +373,7 @@ static void run_owner(struct ko_rec *r, const char *queue_key, struct ko_to *t, 
                       const struct ko_topic *spec)
 {
     struct ko_topic_name *n = t->name;
-    const char *kept = spec->topic_id;
+    const char *kept = strcmp(spec->topic_id, n->dead) == 0 ? "" : spec->topic_id;
     if (!*n->id && *kept) {
         snprintf(n->id, sizeof(n->id), "%s", kept);
     } else if (!*n->id && r->leader) {
@@ -521,6 +521,11 @@ void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uu
         if (owner && ko_deleting(owner->doc)) {
             owner->gone = true;
         }
+        if (owner && !going(owner)) {
+            /* Its data were deleted, the object says that there is to be such a topic: a new one. */
+            kc_log(KC_WARN, "reconcile", "event=topic_id_dead topic=%s id=%s", n->key, text);
+        }
+        memcpy(n->dead, text, sizeof(n->dead));
         n->id[0] = '\0';
         n->deleting = n->told = false;
         queue_claimants(r, n);

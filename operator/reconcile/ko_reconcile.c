@@ -239,7 +239,12 @@ static void on_leader(void *ctx, bool active)
     for (struct kc_map_entry *e; active && (e = kc_map_next(&r->topics, &jt));) {
         ko_rec_queue(r, 't', e->key, 0);
     }
-    for (struct kc_map_entry *e; active && (e = kc_map_next(&r->names, &kt));) {
+    for (struct kc_map_entry *e; (e = kc_map_next(&r->names, &kt));) {
+        struct ko_topic_name *n = e->value;
+        if (!active) { /* from now on others may delete what seems lost here */
+            json_decref(n->lost);
+            n->lost = NULL;
+        }
         ko_rec_queue(r, 'n', e->key, 0);
     }
 }

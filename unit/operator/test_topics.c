@@ -258,9 +258,49 @@ static void the_volumes_topics_are_adopted(void)
     bed_stop(&b);
 }
 
+/* Another operator deletes while this one stands by: taking over must not bring the topic back. */
+static void a_standby_does_not_bring_deleted_topics_back(void)
+{
+    struct bed b;
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC, TOPIC("orders", "partitions: 1"));
+    bed_settle(&b);
+    b.cb.leader(b.cb.ctx, false);
+    bed_remove(&b, KO_KAASTOPIC, "orders");
+    bed_settle(&b);
+    bed_merge(&b, KO_KAASTOPIC, "orders", "metadata: {finalizers: []}");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_KAASTOPIC, "orders"), 404);
+    b.cb.leader(b.cb.ctx, true);
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_KAASTOPIC, "orders"), 404);
+    bed_stop(&b);
+}
+
+static void an_object_whose_topic_is_dead_gets_a_new_one(void)
+{
+    struct bed b;
+    struct kc_uuid id;
+    char dead[32];
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC, TOPIC("orders", "partitions: 1"));
+    bed_settle(&b);
+    snprintf(dead, sizeof(dead), "%s", op_played.topic_id);
+    KT_EQ(kc_uuid_from_b64(kc_str_of(dead), &id), 0);
+    op_played_reset();
+    b.cb.topic_gone(b.cb.ctx, "ns/demo", &id);
+    bed_settle(&b);
+    KT_STR(op_played.log, "topic ns/demo orders 1|"); /* once, and not the dead one */
+    KT_TRUE(strcmp(op_played.topic_id, dead) != 0);
+    bed_get(&b, KO_KAASTOPIC, "orders");
+    KT_STR(kc_json_str(b.doc, "status.topicId", ""), op_played.topic_id);
+    bed_stop(&b);
+}
+
 KT_MAIN("operator/topics", KT(a_topic_gets_an_identity_before_it_is_told),
         KT(a_younger_claim_is_a_conflict), KT(deletion_waits_for_the_data),
         KT(a_missing_object_is_made_again),
         KT(a_standby_forgets_what_the_leader_deleted), KT(without_its_cluster_a_topic_goes_and_data_stays),
         KT(clients_topics_become_objects), KT(a_topic_made_again_while_the_old_one_goes_is_another),
-        KT(the_volumes_topics_are_adopted))
+        KT(the_volumes_topics_are_adopted), KT(a_standby_does_not_bring_deleted_topics_back),
+        KT(an_object_whose_topic_is_dead_gets_a_new_one))

@@ -299,8 +299,8 @@ static void an_object_whose_topic_is_dead_gets_a_new_one(void)
 
 KT_MAIN("operator/topics", KT(a_topic_gets_an_identity_before_it_is_told),
         KT(a_younger_claim_is_a_conflict), KT(deletion_waits_for_the_data),
-        KT(a_missing_object_is_made_again),
-        KT(a_standby_forgets_what_the_leader_deleted), KT(without_its_cluster_a_topic_goes_and_data_stays),
-        KT(clients_topics_become_objects), KT(a_topic_made_again_while_the_old_one_goes_is_another),
+        KT(a_missing_object_is_made_again), KT(a_standby_forgets_what_the_leader_deleted),
+        KT(without_its_cluster_a_topic_goes_and_data_stays), KT(clients_topics_become_objects),
+        KT(a_topic_made_again_while_the_old_one_goes_is_another),
         KT(the_volumes_topics_are_adopted), KT(a_standby_does_not_bring_deleted_topics_back),
         KT(an_object_whose_topic_is_dead_gets_a_new_one))

@@ -28,7 +28,7 @@ struct rt_loop {
     uv_timer_t tick_timer;
     _Atomic(struct rt_msg *) inbox; /* newest first */
     _Atomic bool stopping;
-    _Atomic bool closed;     /* the wake-up handle is (being) closed: nobody may send to it any more */
+    _Atomic bool closed; /* the wake-up handle is (being) closed: nobody may send to it any more */
     _Atomic int32_t senders; /* threads between the check of closed and the end of a wake-up */
     _Atomic int64_t tick_ms; /* kc_mono_ms of the last turn; 0 = never */
     _Atomic uint64_t turns;

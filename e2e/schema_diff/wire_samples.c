@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     }
     struct kc_rng rng;
     kc_rng_seed(&rng, strtoull(argv[1], NULL, 10));
-    int count = atoi(argv[2]);
+    int count = (int)strtol(argv[2], NULL, 10);
     size_t n;
     const struct kw_api *const *apis = kw_api_all(&n);
     for (size_t i = 0; i < n; i++) {

@@ -121,7 +121,8 @@ static int find_broker(struct local *l, const char *given, struct kc_err *err)
         ssize_t n = readlink("/proc/self/exe", l->broker, sizeof(l->broker) - 32);
         l->broker[n > 0 ? n : 0] = '\0';
         char *slash = strrchr(l->broker, '/');
-        strcpy(slash ? slash + 1 : l->broker, "kaas-broker");
+        char *name = slash ? slash + 1 : l->broker;
+        snprintf(name, sizeof(l->broker) - (size_t)(name - l->broker), "kaas-broker");
     }
     return access(l->broker, X_OK) ? kc_fail(err, -errno, "%s: %s", l->broker, kc_strerror(-errno))
                                    : 0;

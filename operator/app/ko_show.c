@@ -179,7 +179,7 @@ static bool is_ready(const char *dir)
     size_t len;
     snprintf(path, sizeof(path), "%.4000s/ready", dir);
     char *text = lo_read_file(path, &len, NULL);
-    int pid = text ? atoi(text) : 0;
+    int pid = text ? (int)strtol(text, NULL, 10) : 0;
     kc_free(text);
     return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }

@@ -61,10 +61,11 @@ static void entry_free(struct entry *e)
 static int mkdirs(const char *dir)
 {
     char path[PATH_MAX];
-    if (strlen(dir) >= sizeof(path)) {
+    size_t len = strlen(dir);
+    if (len >= sizeof(path)) {
         return -ENAMETOOLONG;
     }
-    strcpy(path, dir);
+    memcpy(path, dir, len + 1);
     for (char *p = path + 1;; p++) {
         if (*p != '/' && *p != '\0') {
             continue;

@@ -82,7 +82,7 @@ static void start(struct bed *b)
     KT_REQUIRE(n > 0);
     self[n] = '\0';
     memset(b, 0, sizeof(*b));
-    strcpy(b->dir, "/tmp/kaas-host-XXXXXX");
+    snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-host-XXXXXX");
     KT_REQUIRE(mkdtemp(b->dir) != NULL);
     struct kc_err err;
     int lock;
@@ -128,7 +128,7 @@ static int pid_of(const struct bed *b, int n)
     struct kc_err err;
     snprintf(path, sizeof(path), "%s/brokers/%d/pid", b->dir, n);
     char *text = lo_read_file(path, &len, &err);
-    int pid = text ? atoi(text) : 0;
+    int pid = text ? (int)strtol(text, NULL, 10) : 0;
     kc_free(text);
     return pid;
 }

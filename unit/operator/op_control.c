@@ -94,9 +94,9 @@ struct ko_view *op_view(void)
 {
     struct ko_view *v = kc_zalloc(sizeof(*v));
     atomic_init(&v->refs, 1);
-    strcpy(v->cluster, "ns/demo");
+    snprintf(v->cluster, sizeof(v->cluster), "ns/demo");
     v->active = true;
-    strcpy(v->order.uid, "image-uid");
+    snprintf(v->order.uid, sizeof(v->order.uid), "image-uid");
     v->order.term = 1;
     v->order.generation = 7;
     v->n_rows = 3;
@@ -109,7 +109,7 @@ struct ko_view *op_view(void)
         r->state = KP_SERVING;
         r->serving = r->slice_ready = true;
         r->last_seen_ms = 1700000000000;
-        strcpy(r->version, "0.1.0");
+        snprintf(r->version, sizeof(r->version), "0.1.0");
         snprintf(r->host, sizeof(r->host), "demo-%d", i);
     }
     return v;

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "groups/kg_groups.h"
 #include "handlers/kb_kafka_config.h"
 
 /* R29: the pod's grace less 5 s for seals and exit, at most 25 s. */
@@ -26,6 +27,22 @@ static void on_log_config(void *ctx, const struct ki_image *im, const struct ki_
 {
     struct kb_cluster *c = ctx;
     kb_log_config(c->app, im, topic, ret);
+}
+
+/* Groups with members; empty ones only keep offsets. */
+static int32_t on_active_groups(void *ctx)
+{
+    struct kb_cluster *c = ctx;
+    const struct kg_groups *groups = atomic_load(&c->app->groups);
+    int64_t n = 0;
+    if (groups) {
+        struct kg_metrics m;
+        kg_groups_metrics(groups, &m);
+        for (enum kg_state s = KG_EMPTY + 1; s < KG_DEAD; s++) {
+            n += m.groups[s];
+        }
+    }
+    return (int32_t)KC_MIN(n, (int64_t)INT32_MAX);
 }
 
 static void on_drained(void *ctx)
@@ -66,6 +83,7 @@ int kb_cluster_start(struct kb_cluster *c, struct kb_app *app, const struct kb_c
                         .data = app->data,
                         .on_image = on_image,
                         .log_config = on_log_config,
+                        .active_groups = on_active_groups,
                         .on_drained = on_drained,
                         .ctx = c};
     int rc = kl_start(&o, control, &c->control, err);

@@ -51,6 +51,8 @@ struct kl_opts {
     /* What a topic's log needs to know of its configs; runs on the control loop. */
     void (*log_config)(void *ctx, const struct ki_image *im, const struct ki_topic *topic,
                        struct ks_log_config *ret);
+    /* Active consumer groups, shown on the heartbeat; runs on the control loop. NULL = none. */
+    int32_t (*active_groups)(void *ctx);
     /* A drain has ended: nothing is led any more, the operator has been told. Once. */
     void (*on_drained)(void *ctx);
     void *ctx;
@@ -92,8 +94,5 @@ void kl_metrics_read(const struct kl_cluster *k, struct kl_metrics *ret);
 
 /* The port behind kb_admin_submit: forwards changes to the active operator. [any] */
 struct kb_admin_port kl_admin_port(struct kl_cluster *k);
-
-/* A count of active groups, shown on the heartbeat. [any] */
-void kl_set_active_groups(struct kl_cluster *k, int32_t n);
 
 #endif

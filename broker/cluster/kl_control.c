@@ -299,11 +299,6 @@ void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_
     rt_post(k->loop, &s->msg);
 }
 
-void kl_set_active_groups(struct kl_cluster *k, int32_t n)
-{
-    atomic_store(&k->a_groups, n);
-}
-
 void kl_metrics_read(const struct kl_cluster *k, struct kl_metrics *ret)
 {
     int64_t fresh = atomic_load(&k->a_fresh_ms);

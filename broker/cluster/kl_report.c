@@ -235,7 +235,7 @@ static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
     s->draining = k->drain.on;
     s->serving = kl_plan_serving(k->plan, now);
     s->partitions = kl_plan_led(k->plan);
-    s->active_groups = atomic_load(&k->a_groups);
+    s->active_groups = k->o.active_groups ? k->o.active_groups(k->o.ctx) : 0;
     s->full = full;
     if (k->view.document) {
         const struct kp_order *o = &k->view.document->order;

@@ -369,7 +369,9 @@ static void take_slice(struct ko_control *c, void *arg)
     } else {
         struct ko_slice *s = kc_zalloc(sizeof(*s) + (size_t)t->n * sizeof(s->eps[0]));
         s->n = t->n;
-        memcpy(s->eps, t->eps, (size_t)t->n * sizeof(s->eps[0]));
+        if (t->n > 0) { /* an empty slice has no list */
+            memcpy(s->eps, t->eps, (size_t)t->n * sizeof(s->eps[0]));
+        }
         kc_free(kc_map_put(&cc->slices, t->text, len, s));
         if (ko_cc_held(cc)) {
             kp_ctl_slice(cc->ctl, t->text, s->eps, s->n, ko_now(c));

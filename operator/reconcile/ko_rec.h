@@ -63,6 +63,7 @@ struct ko_rc {
     bool status_dirty, status_in_flight, rolling;
     int64_t status_at_ms; /* of the last write */
     int64_t blocked_since_ms; /* running pods without heartbeat since; 0 = none */
+    int64_t disagree_since_ms; /* heartbeat and slice differ about a broker since; 0 = they agree */
     int step; /* of the run under way, -1 = none */
     uint64_t outcome; /* of the last run, as far as status shows it */
     char roll_reason[40], roll_text[300]; /* what a rollout waits for, "" = none runs */

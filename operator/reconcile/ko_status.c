@@ -8,7 +8,7 @@
 #include "base/kc_json.h"
 #include "reconcile/ko_cond.h"
 
-enum { LAST_SEEN_MS = 30000, BLOCKED_MS = 10000 };
+enum { LAST_SEEN_MS = 30000, BLOCKED_MS = 10000, DISAGREE_MS = 30000 };
 
 /* What the rows say, counted once. */
 struct sums {
@@ -140,6 +140,43 @@ static void ready_condition(struct ko_cond_list *l, const struct ko_rc *c, const
     }
 }
 
+/* Whether what holds now has held for long enough; *since keeps when it began. */
+static bool lasting(bool holds, int64_t *since, int64_t now_ms, int64_t long_ms)
+{
+    *since = !holds ? 0 : *since ? *since : now_ms;
+    return holds && now_ms - *since >= long_ms;
+}
+
+/* Conditions about what should not last: one look alone says little. */
+static void watch_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko_rc *c,
+                             int64_t now_ms)
+{
+    char text[200] = "";
+    int32_t silent = silent_pods(r, c), differs = -1;
+    bool blocked = lasting(silent > 0, &c->blocked_since_ms, now_ms, BLOCKED_MS);
+    if (blocked) {
+        snprintf(text, sizeof(text), "%d running broker(s) send no heartbeat; see their logs",
+                 silent);
+    }
+    ko_cond_add(l, "HeartbeatsBlocked", blocked ? "True" : "False",
+                blocked ? "NoHeartbeat" : "HeartbeatsArrive", text);
+    for (int32_t i = 0; c->view && i < c->view->n_rows; i++) {
+        const struct kp_row *row = &c->view->rows[i];
+        if (row->health == KP_ALIVE && row->serving != row->slice_ready) {
+            differs = row->id;
+        }
+    }
+    bool disagree = lasting(differs >= 0, &c->disagree_since_ms, now_ms, DISAGREE_MS);
+    text[0] = '\0';
+    if (disagree) {
+        snprintf(text, sizeof(text),
+                 "broker %.50s-%d says one thing about its readiness, its EndpointSlice another",
+                 c->spec->name, differs);
+    }
+    ko_cond_add(l, "ReadinessDisagrees", disagree ? "True" : "False",
+                disagree ? "HeartbeatAndSliceDiffer" : "AsExpected", text);
+}
+
 static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko_rc *c,
                              const struct sums *s, int64_t now_ms)
 {
@@ -174,16 +211,7 @@ static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko
                 : s->alive ? "VolumeAnswers"
                            : "NoBroker",
                 s->stalled ? "a broker's writes to the volume do not complete" : "");
-    int32_t silent = silent_pods(r, c);
-    if (silent == 0) {
-        c->blocked_since_ms = 0;
-    } else if (c->blocked_since_ms == 0) {
-        c->blocked_since_ms = now_ms;
-    }
-    bool blocked = c->blocked_since_ms && now_ms - c->blocked_since_ms >= BLOCKED_MS;
-    snprintf(text, sizeof(text), "%d running broker(s) send no heartbeat; see their logs", silent);
-    ko_cond_add(l, "HeartbeatsBlocked", blocked ? "True" : "False",
-                blocked ? "NoHeartbeat" : "HeartbeatsArrive", blocked ? text : "");
+    watch_conditions(l, r, c, now_ms);
 }
 
 static json_t *bootstrap(const struct ko_rec *r, const struct ko_rc *c)
@@ -256,6 +284,34 @@ static void keep_registry(json_t *st, const struct ko_rc *c)
     }
 }
 
+/* The report of the last rollout: begun when the StatefulSet has a newer revision to bring out, ended
+ * when every broker runs it and is available. */
+static json_t *last_rollout(const struct ko_rc *c, int64_t now_wall_ms)
+{
+    const json_t *old = json_object_get(c->status, "lastRollout");
+    const char *update = kc_json_str(c->sts, "status.updateRevision", "");
+    const char *current = kc_json_str(c->sts, "status.currentRevision", "");
+    bool known = old && strcmp(kc_json_str(old, "revision", ""), update) == 0;
+    bool open = known && !json_object_get(old, "finishedAt");
+    char now[32];
+    kc_rfc3339(now_wall_ms, false, now);
+    if (!(c->rolling && *update && strcmp(update, current) != 0) && !open) {
+        return old ? json_deep_copy(old) : NULL;
+    }
+    json_t *ro = json_object();
+    json_object_set_new(ro, "revision", json_string(update));
+    json_object_set_new(ro, "startedAt",
+                        json_string(known ? kc_json_str(old, "startedAt", now) : now));
+    json_object_set_new(ro, "brokers",
+                        json_integer(kc_json_int(c->sts, "status.updatedReplicas", 0)));
+    if (!c->rolling) {
+        json_object_set_new(ro, "finishedAt", json_string(now));
+    }
+    json_object_set_new(ro, "message",
+                        json_string(c->rolling ? c->roll_text : "every broker runs it"));
+    return ro;
+}
+
 json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, int64_t now_wall_ms)
 {
     struct sums s = {0};
@@ -279,6 +335,10 @@ json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, 
     json_object_set_new(st, "replicas", json_integer(kc_json_int(c->sts, "status.replicas", 0)));
     json_object_set_new(st, "selector", json_string(selector));
     json_object_set_new(st, "bootstrap", bootstrap(r, c));
+    json_t *rollout = last_rollout(c, now_wall_ms);
+    if (rollout) {
+        json_object_set_new(st, "lastRollout", rollout);
+    }
     if (c->view) {
         put_registry(st, c, &s, now_wall_ms);
     } else {

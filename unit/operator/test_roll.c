@@ -4,16 +4,22 @@
 #include "op_bed.h"
 
 /* The StatefulSet controller's word: it has seen the newest template, which has this revision. */
-static void observe(struct bed *b, const char *revision)
+static void observe_as(struct bed *b, const char *revision, const char *current, int updated)
 {
     bed_get(b, KO_STATEFULSET, "demo");
     json_t *doc = ko_doc_new(KO_STATEFULSET, "ns", "demo");
     json_object_set_new(doc, "status",
-                        json_pack("{s:I, s:s, s:i}", "observedGeneration",
+                        json_pack("{s:I, s:s, s:s, s:i, s:i, s:i}", "observedGeneration",
                                   (json_int_t)ko_generation(b->doc), "updateRevision", revision,
-                                  "replicas", 3));
+                                  "currentRevision", current, "replicas", 3, "updatedReplicas",
+                                  updated, "availableReplicas", 3));
     b->store->ops->apply_status(b->store, KO_STATEFULSET, doc, NULL, NULL);
     json_decref(doc);
+}
+
+static void observe(struct bed *b, const char *revision)
+{
+    observe_as(b, revision, "r1", 0);
 }
 
 static void pod(struct bed *b, int n, const char *revision, bool ready)
@@ -94,8 +100,16 @@ static void the_gate_closes_with_a_new_template_and_opens_one_by_one(void)
     KT_EQ(gate(&b, "r2"), 1);
     pod(&b, 1, "r2", true);
     KT_EQ(gate(&b, "r2"), 0);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.revision", ""), "r2");
+    KT_TRUE(kc_json_at(b.doc, "status.lastRollout.finishedAt") == NULL);
     pod(&b, 0, "r2", true);
     KT_EQ(gate(&b, "r2"), 0);
+    observe_as(&b, "r2", "r2", 3);
+    bed_settle(&b);
+    KT_STR(progressing(&b), "RolloutComplete");
+    KT_TRUE(kc_json_str(b.doc, "status.lastRollout.finishedAt", NULL) != NULL);
+    KT_EQ(kc_json_int(b.doc, "status.lastRollout.brokers", 0), 3);
     bed_stop(&b);
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The broker under sanitizers: clients, garbage, faults and endings, and not one report, not one byte leaked.
 
-BUILD names the preset (asan by default; tsan works, too), RECORDS and TOPICS the amounts."""
+BUILD names the preset (asan by default; tsan works, too); RECORDS, TOPICS and CHAOS_S the amounts; KAAS_SEED
+replays the broken connections, as far as threads allow."""
 
 import os
 import pathlib
@@ -12,12 +13,14 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import alone, clients, garbage, records  # noqa: E402
+from kaaslib import alone, chaos, clients, garbage, records  # noqa: E402
 from kaaslib.runner import check, run, scenario  # noqa: E402
 
 BUILD = os.environ.get("BUILD", "asan")
 RECORDS = int(os.environ.get("RECORDS", "2000"))
 TOPICS = int(os.environ.get("TOPICS", "150"))
+CHAOS_S = float(os.environ.get("CHAOS_S", "15"))
+SEED = int(os.environ.get("KAAS_SEED", "0")) or None
 SLOW_S = 300
 
 
@@ -71,6 +74,17 @@ def garbage_costs_only_its_connection(b):
         neighbour.metadata()
     check(b.proc.poll() is None and b.proc.pid == pid, "the broker ended")
     clean(b)
+
+
+@scenario
+def connections_break_with_requests_in_flight(b):
+    """On other loops, in the log, in groups: whatever is under way when its connection goes."""
+    b.topic("chaos", 5)
+    sent, seed = chaos.run(b.address, "chaos", 5, CHAOS_S, seed=SEED)
+    with b.conn() as c:
+        c.metadata()
+    clean(b)
+    return f"{sent} requests, KAAS_SEED={seed}"
 
 
 @scenario

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/kb_limits.h"
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
@@ -275,6 +276,18 @@ static void set_listeners(struct kb_broker *b)
     }
 }
 
+static int32_t max_connections(const struct kb_app *app)
+{
+    int32_t wanted = (int32_t)kb_broker_i64(app, NULL, "max.connections");
+    int64_t files = kb_raise_file_limit();
+    int32_t cap = kb_connection_cap(wanted, files);
+    if (cap < wanted) {
+        kc_log(KC_WARN, "broker", "event=max_connections_lowered to=%d from=%d file_limit=%lld",
+               cap, wanted, (long long)files);
+    }
+    return cap;
+}
+
 static int open_net(struct kb_broker *b, struct kc_err *err)
 {
     const struct kb_config *c = b->config;
@@ -288,7 +301,7 @@ static int open_net(struct kb_broker *b, struct kc_err *err)
         .listeners = opts,
         .n_listeners = c->n_listeners,
         .limits = {.max_frame_bytes = (int32_t)kb_broker_i64(app, NULL, "socket.request.max.bytes"),
-                   .max_connections = (int32_t)kb_broker_i64(app, NULL, "max.connections"),
+                   .max_connections = max_connections(app),
                    .max_connections_per_ip =
                        (int32_t)kb_broker_i64(app, NULL, "max.connections.per.ip"),
                    .idle_ms = kb_broker_i64(app, NULL, "connections.max.idle.ms"),

@@ -30,7 +30,7 @@ enum {
     STALE_RETRY_MS = 20, /* a newer check is on its way … */
     STALE_MAX_MS = 1000, /* … or the partition is not ours to speak for */
     COALESCE_MS = 5, /* between two passes of a request that wants many bytes */
-    LOOK_MS = 5000 /* a parked request looks whether its connection is still there */
+    LOOK_MS = 1000 /* a parked request looks whether its connection is still there */
 };
 
 struct part {

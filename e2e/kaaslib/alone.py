@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -21,16 +22,23 @@ FINDING = re.compile(r"ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|SUMMARY: \w+San
 
 
 class Alone:
-    def __init__(self, build="release", config=None, env=None, loops=2):
+    made = 0
+
+    def __init__(self, build="release", config=None, env=None, loops=2, files=None):
+        """files: the hard limit of open files."""
+        self.files = files
         self.binary = local.ROOT / "build" / build / "bin/kaas-broker"
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="kaas-alone-"))
-        self.base = int(os.environ.get("KAAS_E2E_PORT", 0)) or local.free_base_port()
+        given = int(os.environ.get("KAAS_E2E_PORT", 0))
+        self.base = given + Alone.made if given else local.free_base_port()
+        self.health = self.base + (50 if given else 100)
+        Alone.made += 1
         self.env = dict(os.environ, **SANITIZERS, **(env or {}))
         self.proc = None
         (self.dir / "volume").mkdir()
         (self.dir / "broker.yaml").write_text(json.dumps({
             "dataDir": str(self.dir / "volume"), "dataLoops": loops,
-            "health": {"bind": "127.0.0.1", "port": self.base + 100},
+            "health": {"bind": "127.0.0.1", "port": self.health},
             "listeners": [{"name": "internal", "bind": "127.0.0.1", "port": self.base, "advertisedHost": "127.0.0.1",
                            "advertisedPort": self.base}],
             "config": {"group.initial.rebalance.delay.ms": "0", **(config or {})}}))
@@ -38,10 +46,14 @@ class Alone:
     def start(self, timeout_s=60):
         self.log = open(self.dir / "log", "ab")
         self.proc = subprocess.Popen([str(self.binary), "--config", str(self.dir / "broker.yaml"), "--id", "0"],
-                                     stdout=self.log, stderr=self.log, env=self.env)
+                                     stdout=self.log, stderr=self.log, env=self.env, preexec_fn=self._limit)
         runner.eventually(lambda: self._alive() and self.get("/readyz")[0] == 200 and self._serves(), timeout_s, 0.05,
                           what="a ready broker")
         return self
+
+    def _limit(self):
+        if self.files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(64, self.files), self.files))
 
     def _alive(self):
         if self.proc.poll() is not None:
@@ -74,7 +86,7 @@ class Alone:
 
     def get(self, path, timeout_s=1.0):
         """(status code, body) of the health port."""
-        with socket.create_connection(("127.0.0.1", self.base + 100), timeout=timeout_s) as s:
+        with socket.create_connection(("127.0.0.1", self.health), timeout=timeout_s) as s:
             s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             data = b""
             while chunk := s.recv(65536):

@@ -1,0 +1,16 @@
+/* kb_limits.h - descriptors: who may have how many.
+ *
+ * Connections and the log's files share one limit of the process. A client that opens connections
+ * must not take the descriptors that appends and takeovers need: those fail without one. */
+#ifndef KB_LIMITS_H
+#define KB_LIMITS_H
+
+#include "base/kc_base.h"
+
+/* Raises the soft limit of open files to the hard one (runtimes often start with 1024); returns what
+ * is in force then. */
+int64_t kb_raise_file_limit(void);
+/* How many of `wanted` connections may be accepted: at most half of the descriptors. */
+int32_t kb_connection_cap(int32_t wanted, int64_t file_limit);
+
+#endif

@@ -33,12 +33,30 @@ static void log_item(enum kc_level level, const struct kl_item *it, const char *
            more);
 }
 
+/* Tells an installed log what the image says of its configs, if that is news. */
+static void configure(struct exec *e, const struct ki_image *im)
+{
+    struct kl_cluster *k = e->k;
+    const struct kl_item *it = e->item;
+    const struct ki_topic *t = ki_topic_by_id(im, &it->topic_id);
+    struct ks_log_config config = {0};
+    if (!t) {
+        return;
+    }
+    k->o.log_config(k->o.ctx, im, t, &config);
+    if (memcmp(&config, &e->config, sizeof(config)) != 0) {
+        e->config = config;
+        kd_configure(k->o.data, &it->topic_id, it->partition, &config);
+    }
+}
+
 static void on_installed(void *ctx)
 {
     struct exec *e = ctx;
     struct kl_cluster *k = e->k;
     k->takeovers++;
     kl_plan_installed(k->plan, e->item, kc_mono_ms());
+    configure(e, k->plan->image); /* it was opened with the configs of the image of that time */
     kl_wake(k);
 }
 
@@ -176,48 +194,29 @@ void kl_exec_forget(struct kl_cluster *k)
 
 /* ---- configs of open logs ---- */
 
-struct reconfigure {
-    struct rt_msg msg;
-    struct kd_data *data;
-    struct kc_uuid topic_id;
-    int32_t partition;
-    struct ks_log_config config;
-};
-
-static void on_reconfigure(struct rt_msg *msg)
+static bool same_configs(const struct ki_image *a, const struct ki_image *b)
 {
-    struct reconfigure *r = KC_CONTAINER_OF(msg, struct reconfigure, msg);
-    struct kd_part *p = kd_find(r->data, &r->topic_id, r->partition);
-    if (p) {
-        ks_log_configure(kd_part_log(p), &r->config);
+    if (a->n_configs != b->n_configs) {
+        return false;
     }
-    kc_free(r);
+    for (int32_t i = 0; i < a->n_configs; i++) {
+        if (strcmp(a->configs[i].name, b->configs[i].name) != 0 ||
+            strcmp(a->configs[i].value, b->configs[i].value) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void kl_exec_image(struct kl_cluster *k, const struct ki_image *old, const struct ki_image *im)
 {
+    bool all = !old || !same_configs(old, im);
     struct kc_map_iter iter = {0};
     for (struct kc_map_entry *entry; (entry = kc_map_next(&k->plan->items, &iter));) {
         struct kl_item *it = entry->value;
-        struct exec *e = it->exec;
         int32_t s = kp_shard_of(&it->topic_id);
-        const struct ki_topic *t = ki_topic_by_id(im, &it->topic_id);
-        if (it->state != KL_OPEN || !t ||
-            (old && old->shards[s] == im->shards[s] && old->n_configs == 0 && im->n_configs == 0)) {
-            continue;
+        if (it->state == KL_OPEN && (all || old->shards[s] != im->shards[s])) {
+            configure(it->exec, im);
         }
-        struct ks_log_config config = {0};
-        k->o.log_config(k->o.ctx, im, t, &config);
-        if (memcmp(&config, &e->config, sizeof(config)) == 0) {
-            continue;
-        }
-        e->config = config;
-        struct reconfigure *r = kc_zalloc(sizeof(*r));
-        *r = (struct reconfigure){.msg.fn = on_reconfigure,
-                                  .data = k->o.data,
-                                  .topic_id = it->topic_id,
-                                  .partition = it->partition,
-                                  .config = config};
-        rt_post(kd_loop_of(k->o.data, &it->topic_id, it->partition), &r->msg);
     }
 }

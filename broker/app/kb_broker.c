@@ -178,6 +178,18 @@ static void on_log_stopped(void *ctx, const struct kc_uuid *topic_id, int32_t pa
     }
 }
 
+/* [data loop] */
+static void on_log_epoch(void *ctx, const struct kc_uuid *topic_id, int32_t partition,
+                         int32_t epoch)
+{
+    struct kb_broker *b = ctx;
+    if (b->self) {
+        kb_self_epoch(b->self, topic_id, partition, epoch);
+    } else {
+        kl_log_epoch(b->cluster.control, topic_id, partition, epoch);
+    }
+}
+
 static void on_first_image(void *ctx)
 {
     struct kb_broker *b = ctx;
@@ -340,6 +352,7 @@ static int start_threads(struct kb_broker *b, struct kc_err *err)
         b->loops[i] = kd_loop(b->app.data, i);
     }
     kd_set_stopped_hook(b->app.data, on_log_stopped, b);
+    kd_set_epoch_hook(b->app.data, on_log_epoch, b);
     start_groups(b);
     int rc = kd_start(b->app.data, err);
     return rc ? rc

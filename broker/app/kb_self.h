@@ -43,6 +43,9 @@ void kb_self_free(struct kb_self *s); /* after the drain */
 void kb_self_fenced(struct kb_self *s, const char *why);
 /* A partition's log stopped by itself. [any] */
 void kb_self_stopped(struct kb_self *s, const struct kc_uuid *topic_id, int32_t partition);
+/* A partition's log went on under a newer epoch. [any] */
+void kb_self_epoch(struct kb_self *s, const struct kc_uuid *topic_id, int32_t partition,
+                   int32_t epoch);
 bool kb_self_serving(const struct kb_self *s); /* [any] */
 struct kb_admin_port kb_self_admin_port(struct kb_self *s); /* [any] */
 

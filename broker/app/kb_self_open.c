@@ -213,3 +213,38 @@ void kb_self_stopped(struct kb_self *s, const struct kc_uuid *topic_id, int32_t 
         .msg.fn = on_stopped, .self = s, .topic_id = *topic_id, .partition = partition};
     rt_post(s->o.loop, &st->msg);
 }
+
+/* ---- a log that claimed again ---- */
+
+struct grown {
+    struct rt_msg msg;
+    struct kb_self *self;
+    struct kc_uuid topic_id;
+    int32_t partition, epoch;
+};
+
+static void on_grown(struct rt_msg *msg)
+{
+    struct grown *g = KC_CONTAINER_OF(msg, struct grown, msg);
+    struct kb_self *s = g->self;
+    struct kb_self_topic *t = kb_self_topic_find(s, &g->topic_id);
+    struct kb_self_part *p = t && g->partition < t->n_parts ? t->parts[g->partition] : NULL;
+    if (p && p->state == KB_PART_OPEN && g->epoch > p->epoch) {
+        p->epoch = g->epoch;
+        s->report_full = true;
+        kb_self_soon(s);
+    }
+    kc_free(g);
+}
+
+void kb_self_epoch(struct kb_self *s, const struct kc_uuid *topic_id, int32_t partition,
+                   int32_t epoch)
+{
+    struct grown *g = kc_alloc(sizeof(*g));
+    *g = (struct grown){.msg.fn = on_grown,
+                        .self = s,
+                        .topic_id = *topic_id,
+                        .partition = partition,
+                        .epoch = epoch};
+    rt_post(s->o.loop, &g->msg);
+}

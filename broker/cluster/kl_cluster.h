@@ -75,6 +75,9 @@ void kl_drain(struct kl_cluster *k);
 void kl_fenced(struct kl_cluster *k, const char *why);
 /* An open partition's log gave up by itself: it is closed and opened again. [any] */
 void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition);
+/* An open partition's log went on under a newer epoch: it is reported led again. [any] */
+void kl_log_epoch(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition,
+                  int32_t epoch);
 
 /* ---- what others may know [any] ---- */
 

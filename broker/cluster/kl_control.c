@@ -299,6 +299,30 @@ void kl_log_stopped(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_
     rt_post(k->loop, &s->msg);
 }
 
+struct grown {
+    struct rt_msg msg;
+    struct kl_cluster *k;
+    struct kc_uuid topic_id;
+    int32_t partition, epoch;
+};
+
+static void on_grown(struct rt_msg *msg)
+{
+    struct grown *g = KC_CONTAINER_OF(msg, struct grown, msg);
+    kl_plan_epoch(g->k->plan, &g->topic_id, g->partition, g->epoch);
+    kl_wake(g->k);
+    kc_free(g);
+}
+
+void kl_log_epoch(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t partition,
+                  int32_t epoch)
+{
+    struct grown *g = kc_alloc(sizeof(*g));
+    *g = (struct grown){
+        .msg.fn = on_grown, .k = k, .topic_id = *topic_id, .partition = partition, .epoch = epoch};
+    rt_post(k->loop, &g->msg);
+}
+
 void kl_metrics_read(const struct kl_cluster *k, struct kl_metrics *ret)
 {
     int64_t fresh = atomic_load(&k->a_fresh_ms);

@@ -136,6 +136,9 @@ void kl_plan_released(struct kl_plan *p, struct kl_item *it, struct kc_bytes sea
                       int32_t epoch, int64_t now_ms);
 /* An open log stopped by itself: it must be released (closed) and opened again. */
 void kl_plan_stopped(struct kl_plan *p, const struct kc_uuid *topic_id, int32_t partition);
+/* An open log claimed again under `epoch`: led is reported anew. */
+void kl_plan_epoch(struct kl_plan *p, const struct kc_uuid *topic_id, int32_t partition,
+                   int32_t epoch);
 
 /* ---- decisions ---- */
 

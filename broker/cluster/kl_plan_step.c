@@ -353,6 +353,16 @@ void kl_plan_stopped(struct kl_plan *p, const struct kc_uuid *topic_id, int32_t 
     }
 }
 
+void kl_plan_epoch(struct kl_plan *p, const struct kc_uuid *topic_id, int32_t partition,
+                   int32_t epoch)
+{
+    struct kl_item *it = kl_plan_find(p, topic_id, partition);
+    if (it && it->state == KL_OPEN && epoch > it->epoch) {
+        it->epoch = epoch;
+        kl_item_changed(p, it);
+    }
+}
+
 /* ---- time ---- */
 
 void kl_plan_tick(struct kl_plan *p, int64_t now_ms)

@@ -104,6 +104,12 @@ void kd_set_stopped_hook(struct kd_data *d,
                          void (*stopped)(void *ctx, const struct kc_uuid *topic_id,
                                          int32_t partition),
                          void *ctx);
+/* grew(ctx, …) runs on the owner's loop when an open log went on under a newer epoch: an error on a
+ * file made the engine claim again (ks_log_epoch). Before the first one is installed. */
+void kd_set_epoch_hook(struct kd_data *d,
+                       void (*grew)(void *ctx, const struct kc_uuid *topic_id, int32_t partition,
+                                    int32_t epoch),
+                       void *ctx);
 /* Which topic holds the slots of a kind (KP_GROUP_SLOTS, KP_TXN_SLOTS). [one thread at a time, before
  * the first of its partitions is installed] */
 void kd_set_slot_topic(struct kd_data *d, int32_t slot_kind, const struct kc_uuid *topic_id);

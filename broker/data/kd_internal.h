@@ -14,6 +14,7 @@ struct kd_part {
     struct ks_log *log;
     int32_t slot_kind; /* KP_NOT_SLOTS for data partitions */
     int32_t partition;
+    int32_t epoch; /* as last told to the other loops */
     bool gone; /* the log has stopped; waits for kd_release */
     struct kc_list waiters;
 };
@@ -37,6 +38,8 @@ struct kd_data {
     struct kd_slot_hooks hooks;
     void (*stopped)(void *ctx, const struct kc_uuid *topic_id, int32_t partition);
     void *stopped_ctx;
+    void (*grew)(void *ctx, const struct kc_uuid *topic_id, int32_t partition, int32_t epoch);
+    void *grew_ctx;
     _Atomic(const struct kc_uuid *) slot_topics[KP_TXN_SLOTS + 1];
     _Atomic int32_t n_open;
     _Atomic bool wedged;

@@ -159,6 +159,15 @@ void kd_set_stopped_hook(struct kd_data *d,
     d->stopped_ctx = ctx;
 }
 
+void kd_set_epoch_hook(struct kd_data *d,
+                       void (*grew)(void *ctx, const struct kc_uuid *topic_id, int32_t partition,
+                                    int32_t epoch),
+                       void *ctx)
+{
+    d->grew = grew;
+    d->grew_ctx = ctx;
+}
+
 void kd_set_slot_topic(struct kd_data *d, int32_t slot_kind, const struct kc_uuid *topic_id)
 {
     KC_ASSERT(slot_kind > KP_NOT_SLOTS && slot_kind <= KP_TXN_SLOTS);

@@ -113,6 +113,21 @@ static void leave(struct kd_part *p)
     wake(p, true);
 }
 
+/* Clients are to see the epoch their requests are checked against, whoever they ask (KIP-320). */
+static void check_epoch(struct kd_part *p, struct ks_log *log)
+{
+    struct kd_data *d = p->loop->data;
+    int32_t epoch = ks_log_epoch(log);
+    if (epoch == p->epoch) {
+        return;
+    }
+    p->epoch = epoch;
+    tell_all(p->loop, p->key, epoch);
+    if (d->grew) {
+        d->grew(d->grew_ctx, ks_log_topic(log), p->partition, epoch);
+    }
+}
+
 static void on_log_event(void *ctx, struct ks_log *log, bool gone)
 {
     struct kd_part *p = ctx;
@@ -125,6 +140,7 @@ static void on_log_event(void *ctx, struct ks_log *log, bool gone)
             d->stopped(d->stopped_ctx, &topic_id, partition);
         }
     } else {
+        check_epoch(p, log);
         wake(p, false);
     }
 }
@@ -210,7 +226,8 @@ static void on_install(struct rt_msg *msg)
     KC_ASSERT(!old); /* the control loop releases before it installs again */
     kc_map_del(&in->owner->hints, p->key, KD_KEY);
     atomic_fetch_add(&d->n_open, 1);
-    tell_all(in->owner, p->key, ks_log_epoch(p->log));
+    p->epoch = ks_log_epoch(p->log);
+    tell_all(in->owner, p->key, p->epoch);
     ks_log_watch(p->log, on_log_event, p);
     if (p->slot_kind != KP_NOT_SLOTS && d->hooks.opened) {
         d->hooks.opened(d->hooks.ctx, p->slot_kind, p->partition, p);

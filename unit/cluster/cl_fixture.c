@@ -55,6 +55,8 @@ struct ki_image *clf_publish(struct clf *c)
                                               .internal = t->internal,
                                               .fresh = t->fresh,
                                               .deleted = t->deleted,
+                                              .n_configs = t->config.name ? 1 : 0,
+                                              .configs = &t->config,
                                               .n_parts = t->deleted ? 0 : t->n_parts,
                                               .parts = t->parts,
                                               .replication_factor = 1};
@@ -63,6 +65,8 @@ struct ki_image *clf_publish(struct clf *c)
         shards[s] = ki_shard_build(s, c->order.term, c->order.generation, mine, n);
     }
     struct ki_image proto = {.order = c->order, .n_rows = c->n_rows, .rows = c->rows};
+    proto.n_configs = c->config.name ? 1 : 0;
+    proto.configs = &c->config;
     snprintf(proto.cluster_id, sizeof(proto.cluster_id), "AAAAAAAAAAAAAAAAAAAAAA");
     return ki_image_build(&proto, shards);
 }

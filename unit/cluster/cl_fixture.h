@@ -10,11 +10,13 @@ struct clf {
     struct kp_order order;
     int32_t n_rows;
     struct kp_row rows[8];
+    struct ki_config config; /* the one cluster-wide config; name NULL = none */
     int32_t n_topics;
     struct clf_topic {
         struct kc_uuid id;
         char name[32];
         bool internal, fresh, deleted;
+        struct ki_config config; /* the one override; name NULL = none */
         int32_t n_parts;
         struct kp_part parts[CLF_PARTS_MAX];
     } topics[CLF_TOPICS_MAX];

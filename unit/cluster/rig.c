@@ -11,6 +11,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 #include "cluster/kl_int.h"
+#include "storage/ks_int.h"
 
 /* broker/handlers' side of the admin seam. */
 static pthread_mutex_t settled_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
@@ -98,10 +99,10 @@ static void on_log_config(void *ctx, const struct ki_image *im, const struct ki_
                           struct ks_log_config *ret)
 {
     (void)ctx;
-    (void)im;
-    (void)topic;
+    const char *ms = ki_topic_config(topic, "retention.ms");
+    ms = ms ? ms : ki_config(im, "log.retention.ms");
     *ret = (struct ks_log_config){.segment_bytes = 1 << 20,
-                                  .retention_ms = -1,
+                                  .retention_ms = ms ? strtoll(ms, NULL, 10) : -1,
                                   .retention_bytes = -1,
                                   .segment_ms = INT64_MAX,
                                   .max_message_bytes = 1 << 20,
@@ -124,6 +125,11 @@ static void on_fenced(void *ctx, const char *why)
     }
 }
 
+static void on_epoch(void *ctx, const struct kc_uuid *topic_id, int32_t partition, int32_t epoch)
+{
+    kl_log_epoch(((struct rig *)ctx)->kl, topic_id, partition, epoch);
+}
+
 static void start_engine(struct rig *r, char cluster_id[KC_UUID_B64_LEN + 1])
 {
     char path[100];
@@ -136,7 +142,9 @@ static void start_engine(struct rig *r, char cluster_id[KC_UUID_B64_LEN + 1])
                         .on_fenced = on_fenced,
                         .ctx = r};
     struct kc_err err;
-    int rc = ks_engine_open(&o, cluster_id, &r->engine, &err);
+    struct ks_fs fs;
+    rig_fs_init(&fs, path);
+    int rc = ks_engine_open_on(&fs, &o, cluster_id, &r->engine, &err);
     if (rc) {
         fprintf(stderr, "engine: %s\n", err.msg);
     }
@@ -177,6 +185,7 @@ static void start_control(struct rig *r, const char *cluster_id)
                         .ctx = r};
     struct kc_err err;
     KC_ASSERT(kl_start(&o, &r->control, &r->kl, &err) == 0);
+    kd_set_epoch_hook(r->data, on_epoch, r);
     KC_ASSERT(rt_loop_start(&r->control) == 0);
 }
 

@@ -6,6 +6,7 @@
 #include "cl_fixture.h"
 #include "cluster/kl_cluster.h"
 #include "fake_operator.h"
+#include "storage/ks_fs.h"
 
 struct rig {
     char dir[64];
@@ -32,6 +33,12 @@ void rig_join(struct rig *r);
 void rig_publish(struct rig *r);
 /* Only the operator's answer changes. */
 void rig_say(struct rig *r);
+/* Claims wait, on a thread of the engine, until they are let go. */
+void rig_hold_claims(bool on);
+/* The next sync of a file fails with EIO. */
+void rig_fail_sync(void);
+/* The file system of the volume at dir, which does these two things. */
+void rig_fs_init(struct ks_fs *fs, const char *dir);
 /* Waits until expr about `h` holds; fails the test otherwise. */
 bool rig_wait(struct rig *r, bool (*cond)(const struct fop_heard *h, void *ctx), void *ctx,
               int64_t timeout_ms);

@@ -3,10 +3,10 @@
 # part of the base library: no I/O, no clock, no randomness, no threads, no logging. Names what else it finds.
 set -euo pipefail
 
-[ $# -eq 1 ] && [ -f "$1" ] || {
+if [ $# -ne 1 ] || [ ! -f "$1" ]; then
   echo "usage: $0 libkaas_policy.a" >&2
   exit 2
-}
+fi
 
 # Undefined somewhere in the archive and defined nowhere in it.
 found=$(nm "$1" | awk '

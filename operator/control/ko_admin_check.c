@@ -21,34 +21,6 @@ enum kafka_code {
 
 #define SAY(r, code, ...) (snprintf((r)->message, sizeof((r)->message), __VA_ARGS__), (code))
 
-/* Kafka's Topic.validate. */
-static int32_t check_name(struct ko_req *r)
-{
-    const char *name = r->change.topic;
-    if (!name[0]) {
-        return SAY(r, INVALID_TOPIC_EXCEPTION,
-                   "Topic name is invalid: the empty string is not allowed");
-    }
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-        return SAY(r, INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '%s' is not allowed", name);
-    }
-    if (strlen(name) > KP_NAME_MAX) {
-        return SAY(r, INVALID_TOPIC_EXCEPTION,
-                   "Topic name is invalid: the length of '%.249s' is longer than the max allowed "
-                   "length %d",
-                   name, KP_NAME_MAX);
-    }
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    if (name[strspn(name, letters)] != '\0') {
-        return SAY(r, INVALID_TOPIC_EXCEPTION,
-                   "Topic name is invalid: '%s' contains one or more characters other than ASCII "
-                   "alphanumerics, '.', '_' and '-'",
-                   name);
-    }
-    return 0;
-}
-
 static int32_t count_data_parts(const struct ko_cc *cc, int32_t *ret_topics)
 {
     int32_t parts = 0, topics = 0;
@@ -115,9 +87,9 @@ static int32_t check_configs(struct ko_req *r, const struct ko_ct *t)
 
 static int32_t check_create(struct ko_cc *cc, struct ko_req *r)
 {
-    int32_t error = check_name(r);
-    if (error) {
-        return error;
+    const char *why;
+    if (!ko_name_valid_topic(r->change.topic, &why)) {
+        return SAY(r, INVALID_TOPIC_EXCEPTION, "Topic name is invalid: %s", why);
     }
     if (ko_cts_name(&cc->topics, r->change.topic)) {
         return SAY(r, TOPIC_ALREADY_EXISTS, "Topic '%s' already exists.", r->change.topic);
@@ -145,7 +117,7 @@ static int32_t check_create(struct ko_cc *cc, struct ko_req *r)
                    (int)r->change.replication_factor, (int)r->change.replication_factor,
                    (int)brokers);
     }
-    error = check_limits(cc, r, 1, r->change.partitions);
+    int32_t error = check_limits(cc, r, 1, r->change.partitions);
     error = error ? error : check_configs(r, NULL);
     if (error == 0) {
         r->change.topic_id = kc_uuid_random();

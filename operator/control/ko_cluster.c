@@ -167,6 +167,9 @@ static void restore(struct ko_cc *cc, const struct ki_image *im)
         }
     }
     kp_ctl_published(cc->ctl, im->order.generation);
+    if (kp_ctl_set_limits(cc->ctl, cc->spec.max_topics, cc->spec.max_partitions)) {
+        kc_log(KC_WARN, "control", "event=limits_not_applied cluster=%s", cc->key);
+    }
 }
 
 static void feed_slices(struct ko_cc *cc)
@@ -238,6 +241,7 @@ void ko_cc_step(struct ko_cc *cc, int64_t now_ms)
 {
     struct kp_changes ch;
     kp_ctl_step(cc->ctl, now_ms, cc->started + 1, &ch);
+    cc->stepped_ms = now_ms;
     cc->next_ms = KC_MIN(ch.next_ms, now_ms + STEP_MAX_MS);
     if (ch.confirm_lease) {
         cc->confirm_ms = now_ms;
@@ -257,4 +261,15 @@ void ko_cc_step(struct ko_cc *cc, int64_t now_ms)
     ko_publish_soon(cc, now_ms);
     ko_answer_all(cc);
     ko_step_by(cc->c, cc->next_ms);
+}
+
+void ko_cc_step_paced(struct ko_cc *cc, int64_t now_ms)
+{
+    int64_t at = cc->stepped_ms + KO_STEP_MS;
+    if (now_ms >= at) {
+        ko_cc_step(cc, now_ms);
+        return;
+    }
+    cc->next_ms = KC_MIN(cc->next_ms, at);
+    ko_step_by(cc->c, at);
 }

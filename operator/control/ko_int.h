@@ -18,6 +18,7 @@
 enum {
     KO_TICK_MS = 100,
     KO_PAUSE_MS = 500, /* a loop that was away longer restarts the brokers' ages (design.md, 3) */
+    KO_STEP_MS = 5, /* least time between steps that statuses ask for */
     KO_BATCH_MS = 20, /* between the end of one publication and the start of the next */
     KO_STREAMS_MAX = 1024,
     KO_HELLO_MS = 10000, /* a stream that has not been accepted by then is closed */
@@ -68,6 +69,8 @@ void ko_cts_bury(struct ko_ct_set *s, struct ko_ct *t); /* becomes a tombstone: 
 bool ko_ct_set_configs(struct ko_ct *t, const struct ki_config *configs, int32_t n);
 /* The topic without its partitions; borrows from t. */
 struct ki_topic ko_ct_view(const struct ko_ct *t);
+/* Kafka's rule of names; *ret_why (may be NULL) says what is wrong, as Kafka does. */
+bool ko_name_valid_topic(const char *name, const char **ret_why);
 /* A live name that equals this one but for '.' and '_' (they collide in metric names); NULL. */
 const char *ko_cts_collision(const struct ko_ct_set *s, const char *name);
 /* Deep copy into the arena; parts are copied when given. False: no memory. */
@@ -117,6 +120,7 @@ struct ko_cc {
     bool inventory_due; /* nothing is decided before one inventory is merged */
     struct kc_map graves; /* topic ids that the volume says are deleted */
     int64_t next_ms; /* of the controller's next step */
+    int64_t stepped_ms;
     /* Publishing. */
     bool publishing;
     uint64_t started; /* generation of the publication under way, or of the last one */
@@ -224,6 +228,8 @@ void ko_cc_lead(struct ko_cc *cc); /* the Lease was acquired */
 void ko_cc_unlead(struct ko_cc *cc); /* and lost */
 void ko_cc_try_activate(struct ko_cc *cc);
 void ko_cc_step(struct ko_cc *cc, int64_t now_ms);
+/* At once, or soon if one was made just now: statuses come in bursts. */
+void ko_cc_step_paced(struct ko_cc *cc, int64_t now_ms);
 static inline bool ko_cc_decides(const struct ko_cc *cc)
 {
     return cc->phase == KO_ACTIVE;

@@ -4,8 +4,11 @@
 
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_int.h"
 #include "hb/hb_convert.h"
+
+enum { ADOPT_MAX = 200000 }; /* partitions that a volume may bring along */
 
 static const struct {
     const char *name;
@@ -226,9 +229,14 @@ static void adopt_topic(struct ko_cc *cc, const Kaas__Heartbeat__InventoryTopic 
     for (size_t i = 0; i < v->n_configs && i < KC_ARRAY_LEN(configs); i++) {
         configs[t.n_configs++] = (struct ki_config){v->configs[i]->name, v->configs[i]->value};
     }
-    if (kc_uuid_is_zero(&t.id) || !v->name[0] || strlen(v->name) > KP_NAME_MAX || t.n_parts <= 0 ||
-        ko_cts_id(&cc->topics, &t.id)) {
+    struct kc_log_buf name;
+    if (kc_uuid_is_zero(&t.id) || !ko_name_valid_topic(v->name, NULL) || t.n_parts <= 0) {
+        kc_log(KC_ERROR, "control", "event=inventory_entry cluster=%s topic=%s error=invalid",
+               cc->key, kc_log_str(kc_str_of(v->name), &name));
         return;
+    }
+    if (ko_cts_id(&cc->topics, &t.id)) {
+        return; /* known */
     }
     struct ko_ct *wanted = ko_cts_name(&cc->wanted, t.name);
     if (wanted && !kc_uuid_eq(&wanted->id, &t.id)) {
@@ -236,6 +244,12 @@ static void adopt_topic(struct ko_cc *cc, const Kaas__Heartbeat__InventoryTopic 
     }
     struct ko_ct *ct = NULL;
     int rc = ko_topic_add(cc, &t, &ct);
+    if (rc == KC_E_TOO_LARGE && kp_ctl_set_limits(cc->ctl, INT32_MAX, ADOPT_MAX) == 0) {
+        rc = ko_topic_add(cc, &t, &ct); /* limits are for what is new, not for what is there */
+        if (kp_ctl_set_limits(cc->ctl, cc->spec.max_topics, cc->spec.max_partitions)) {
+            kc_log(KC_WARN, "control", "event=limits_not_applied cluster=%s", cc->key);
+        }
+    }
     kc_log(rc ? KC_ERROR : KC_INFO, "control",
            "event=topic_adopted cluster=%s topic=%s result=\"%s\"", cc->key, t.name,
            kc_strerror(rc));

@@ -4,6 +4,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_int.h"
 #include "hb/hb_convert.h"
 
@@ -38,8 +39,10 @@ void ko_session_refuse(struct ko_stream *s, const char *why, bool condemned)
     h.reason = (char *)(uintptr_t)why;
     h.condemned = condemned;
     h.active = s->c->keeper.leader;
-    kc_log(KC_INFO, "control", "event=hello_refused cluster=%s broker=%d reason=\"%s\"", s->cluster,
-           (int)s->hello.broker, why);
+    struct kc_log_buf cluster, reason;
+    kc_log(KC_INFO, "control", "event=hello_refused cluster=%s broker=%d reason=%s",
+           kc_log_str(kc_str_of(s->cluster), &cluster), (int)s->hello.broker,
+           kc_log_str(kc_str_of(why), &reason));
     s->close_after_write = true;
     send_hello(s, &h);
 }
@@ -218,7 +221,7 @@ static void on_status(struct ko_stream *s, const Kaas__Heartbeat__BrokerStatus *
             ko_topic_removed(cc, &id);
         }
         if (ko_cc_decides(cc)) {
-            ko_cc_step(cc, now);
+            ko_cc_step_paced(cc, now);
         }
     }
     if (s->state == KO_ST_UP) {

@@ -5,6 +5,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_int.h"
 
 static void on_closed(uv_handle_t *h)
@@ -19,8 +20,10 @@ void ko_stream_close(struct ko_stream *s, const char *why)
     if (s->state == KO_ST_CLOSED) {
         return;
     }
-    kc_log(KC_INFO, "control", "event=stream_closed stream=%llu cluster=%s broker=%d reason=\"%s\"",
-           (unsigned long long)s->id, s->cluster, (int)s->hello.broker, why);
+    struct kc_log_buf cluster, reason;
+    kc_log(KC_INFO, "control", "event=stream_closed stream=%llu cluster=%s broker=%d reason=%s",
+           (unsigned long long)s->id, kc_log_str(kc_str_of(s->cluster), &cluster),
+           (int)s->hello.broker, kc_log_str(kc_str_of(why), &reason));
     ko_session_closed(s);
     s->state = KO_ST_CLOSED;
     kc_list_del(&s->link);

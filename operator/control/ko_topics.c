@@ -179,3 +179,23 @@ bool ko_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_to
     }
     return true;
 }
+
+bool ko_name_valid_topic(const char *name, const char **ret_why)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const char *why = NULL;
+    if (!name[0]) {
+        why = "the empty string is not allowed";
+    } else if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
+        why = "'.' and '..' are not allowed";
+    } else if (strlen(name) > KP_NAME_MAX) {
+        why = "it is longer than the max allowed length 249";
+    } else if (name[strspn(name, letters)] != '\0') {
+        why = "it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'";
+    }
+    if (ret_why) {
+        *ret_why = why;
+    }
+    return why == NULL;
+}

@@ -349,18 +349,19 @@ void kl_plan_set_mode(struct kl_plan *p, enum kl_mode mode, int64_t now_ms)
 
 bool kl_plan_serving(const struct kl_plan *p, int64_t now_ms)
 {
-    if (!p->latched) {
-        return false;
-    }
+    struct kp_serving_facts f = {.image_lists_self = p->boot_frozen,
+                                 .latched = p->latched,
+                                 .boot_left = p->n_boot,
+                                 .unopened_ms = -1};
     KC_LIST_EACH(at, next, &p->pending)
     {
         const struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, pending_link);
         if (!it->permanent && it->assigned == p->self && kl_item_wanted(p, it) &&
-            now_ms - it->wanted_ms > KL_LATE_MS) {
-            return false;
+            (f.unopened_ms < 0 || it->wanted_ms < f.unopened_ms)) {
+            f.unopened_ms = it->wanted_ms;
         }
     }
-    return true;
+    return kp_serving_terms(&f, now_ms) == 0;
 }
 
 int32_t kl_plan_active(const struct kl_plan *p)

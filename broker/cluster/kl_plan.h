@@ -14,9 +14,10 @@
 #include "base/kc_map.h"
 #include "image/ki_image.h"
 #include "policy/kp_ctl.h"
+#include "policy/kp_ready.h"
 
 enum {
-    KL_LATE_MS = 10000, /* R45: a newly assigned partition counts after this */
+    KL_LATE_MS = KP_UNOPENED_MS, /* R45: a newly assigned partition counts after this */
     KL_RESUME_MS = 10000, /* released, and neither go nor cancel: the source resumes */
     KL_RETRY_MIN_MS = 100,
     KL_RETRY_MAX_MS = 5000,

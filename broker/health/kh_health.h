@@ -13,6 +13,7 @@
 
 #include "base/kc_error.h"
 #include "health/kh_out.h"
+#include "policy/kp_ready.h"
 #include "rt/rt_loop.h"
 
 enum {
@@ -31,7 +32,12 @@ struct kh_terms {
 };
 static inline bool kh_ready(const struct kh_terms *t)
 {
-    return t->listening && t->main_alive && t->storage_ok && (!t->cluster || t->serving);
+    struct kp_ready_facts f = {.listeners_bound = t->listening,
+                               .main_alive = t->main_alive,
+                               .storage_stalled = !t->storage_ok,
+                               .clustered = t->cluster,
+                               .serving = t->serving};
+    return kp_ready_terms(&f) == 0;
 }
 
 /* Everything is called on the health thread and must only read atomics. */

@@ -2,29 +2,24 @@
 
 #include <string.h>
 
-enum { UNOPENED_MS = 10000 }; /* R45 */
-
-uint32_t kp_serving_terms(const struct kp_ready_facts *f, int64_t now_ms)
+uint32_t kp_serving_terms(const struct kp_serving_facts *f, int64_t now_ms)
 {
-    if (!f->clustered) {
-        return 0; /* R43 */
-    }
     if (!f->latched) {
         if (!f->image_lists_self) {
             return KP_UNREADY_IMAGE;
         }
         return f->boot_left > 0 ? KP_UNREADY_TAKEOVER : 0;
     }
-    bool late = f->unopened_ms >= 0 && now_ms - f->unopened_ms > UNOPENED_MS;
+    bool late = f->unopened_ms >= 0 && now_ms - f->unopened_ms > KP_UNOPENED_MS;
     return late ? KP_UNREADY_UNOPENED : 0;
 }
 
-uint32_t kp_ready_terms(const struct kp_ready_facts *f, int64_t now_ms)
+uint32_t kp_ready_terms(const struct kp_ready_facts *f)
 {
-    uint32_t terms = kp_serving_terms(f, now_ms);
-    terms |= f->listeners_bound ? 0u : KP_UNREADY_LISTENERS;
+    uint32_t terms = f->listeners_bound ? 0u : KP_UNREADY_LISTENERS;
     terms |= f->main_alive ? 0u : KP_UNREADY_MAIN;
     terms |= f->storage_stalled ? KP_UNREADY_STORAGE : 0u;
+    terms |= f->clustered && !f->serving ? KP_UNREADY_SERVING : 0u;
     return terms;
 }
 
@@ -37,6 +32,8 @@ const char *kp_unready_text(uint32_t bit)
         return "main loop not alive";
     case KP_UNREADY_STORAGE:
         return "storage stalled";
+    case KP_UNREADY_SERVING:
+        return "not serving";
     case KP_UNREADY_IMAGE:
         return "no image lists this broker as alive";
     case KP_UNREADY_TAKEOVER:

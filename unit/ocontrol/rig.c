@@ -33,14 +33,19 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-static void on_api(struct rig *r, void (*fn)(void *), void *arg)
+static void on_loop(struct rt_loop *loop, void (*fn)(void *), void *arg)
 {
     struct errand e = {.fn = fn, .arg = arg};
     atomic_init(&e.done, false);
-    rt_call(r->api, run_errand, &e);
+    rt_call(loop, run_errand, &e);
     while (!atomic_load(&e.done)) {
         nap();
     }
+}
+
+static void on_api(struct rig *r, void (*fn)(void *), void *arg)
+{
+    on_loop(r->api, fn, arg);
 }
 
 /* ---- callbacks ---- */
@@ -126,7 +131,7 @@ static void auth(void *ctx, const char *cluster, const char *token, const char *
 static struct ko_store *lease_store(void *ctx, struct rt_loop *loop)
 {
     struct rig *r = ctx;
-    return proxy_new(loop, r->api, r->store, &r->cut);
+    return proxy_new(loop, r->lease_loop, r->lease_store, &r->cut);
 }
 
 /* ---- life ---- */
@@ -159,6 +164,18 @@ static void open_all(void *arg)
     r->port = ko_control_port(r->c);
 }
 
+static void open_lease(void *arg)
+{
+    struct rig *r = arg;
+    KT_EQ(ko_store_local_open(r->lease_loop, NULL, &r->lease_store, NULL), 0);
+}
+
+static void close_lease(void *arg)
+{
+    struct rig *r = arg;
+    r->lease_store->ops->free(r->lease_store);
+}
+
 static void init(struct rig *r, const char *identity, const char *advertised)
 {
     memset(r, 0, sizeof(*r));
@@ -175,6 +192,10 @@ void rig_start(struct rig *r)
     r->api = &r->own_api;
     KT_EQ(rt_loop_init(r->api, "api"), 0);
     KT_EQ(rt_loop_start(r->api), 0);
+    r->lease_loop = &r->own_lease_loop;
+    KT_EQ(rt_loop_init(r->lease_loop, "lease"), 0);
+    KT_EQ(rt_loop_start(r->lease_loop), 0);
+    on_loop(r->lease_loop, open_lease, r);
     on_api(r, open_all, r);
 }
 
@@ -183,13 +204,17 @@ void rig_start_second(struct rig *r, struct rig *first)
     init(r, "operator-b", "10.0.0.2:7070");
     r->api = first->api;
     r->store = first->store;
+    r->lease_loop = first->lease_loop;
+    r->lease_store = first->lease_store;
     on_api(r, open_all, r);
 }
 
 static void stop_control(void *arg)
 {
     struct rig *r = arg;
-    ko_control_stop(r->c);
+    if (r->c) {
+        ko_control_stop(r->c);
+    }
     r->c = NULL;
 }
 
@@ -204,9 +229,14 @@ static void nothing(void *arg)
     (void)arg;
 }
 
-void rig_restart(struct rig *r)
+void rig_halt(struct rig *r)
 {
     on_api(r, stop_control, r);
+}
+
+void rig_restart(struct rig *r)
+{
+    rig_halt(r);
     pthread_mutex_lock(&r->lock);
     ko_view_unref(r->view);
     r->view = NULL;
@@ -225,6 +255,10 @@ void rig_stop(struct rig *r)
         on_api(r, nothing, NULL);
         rt_loop_stop(r->api);
         rt_loop_join(r->api);
+        on_loop(r->lease_loop, close_lease, r);
+        on_loop(r->lease_loop, nothing, NULL);
+        rt_loop_stop(r->lease_loop);
+        rt_loop_join(r->lease_loop);
     }
     ko_view_unref(r->view);
     pthread_mutex_destroy(&r->lock);

@@ -25,6 +25,8 @@ struct rig {
     struct rt_loop *api; /* owned by the shared part, when there are two operators on one store */
     struct rt_loop own_api;
     struct ko_store *store; /* of all objects; shared by the rigs of one test */
+    struct rt_loop *lease_loop, own_lease_loop; /* what serves the Lease, shared likewise */
+    struct ko_store *lease_store;
     struct flaky flaky; /* the same as the publisher sees it */
     _Atomic bool cut; /* Lease calls fail */
     const char *identity, *advertised;
@@ -48,6 +50,7 @@ void rig_start(struct rig *r);
 void rig_start_second(struct rig *r, struct rig *first);
 /* Another operator process over the same objects. */
 void rig_restart(struct rig *r);
+void rig_halt(struct rig *r); /* ends the process alone; rig_stop or rig_restart goes on */
 void rig_stop(struct rig *r);
 /* The KaasCluster, its slice with brokers 0..n-1 ready, and synced. */
 void rig_cluster(struct rig *r, int32_t n);

@@ -1,5 +1,7 @@
 #include "stores.h"
 
+#include <pthread.h>
+
 #include "base/kc_mem.h"
 
 /* ---- flaky ---- */
@@ -111,7 +113,8 @@ struct proxy {
     struct ko_store *under;
     _Atomic bool *cut;
     _Atomic int refs;
-    _Atomic bool freed; /* the caller's loop is about to end */
+    pthread_mutex_t lock; /* guards freed, and that nothing is posted after it is set */
+    bool freed; /* the caller's loop is about to end */
 };
 
 struct errand {
@@ -129,6 +132,7 @@ struct errand {
 static void proxy_unref(struct proxy *p)
 {
     if (atomic_fetch_sub(&p->refs, 1) == 1) {
+        pthread_mutex_destroy(&p->lock);
         kc_free(p);
     }
 }
@@ -146,25 +150,30 @@ static void errand_back(struct rt_msg *msg)
 {
     struct errand *e = KC_CONTAINER_OF(msg, struct errand, msg);
     struct ko_result r = {.code = e->code, .reason = "", .message = "", .doc = e->doc};
-    if (!atomic_load(&e->p->freed)) {
+    if (!e->p->freed) { /* set on this very loop */
         e->done(e->ctx, &r);
     }
     errand_free(e);
 }
 
-/* On the API loop, which also ends the other one: a loop that is not freed yet is still there. */
+/* On the loop of the store. */
 static void errand_done(void *ctx, const struct ko_result *r)
 {
     struct errand *e = ctx;
-    if (atomic_load(&e->p->freed)) {
-        errand_free(e);
-        return;
-    }
+    struct proxy *p = e->p;
     e->code = r->code;
     json_decref(e->doc);
     e->doc = r->doc ? json_deep_copy(r->doc) : NULL;
     e->msg.fn = errand_back;
-    rt_post(e->p->port.loop, &e->msg);
+    pthread_mutex_lock(&p->lock);
+    bool late = p->freed;
+    if (!late) {
+        rt_post(p->port.loop, &e->msg);
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (late) {
+        errand_free(e);
+    }
 }
 
 static void errand_run(struct rt_msg *msg)
@@ -221,7 +230,9 @@ static void p_update(struct ko_store *s, enum ko_kind k, json_t *doc, ko_done do
 static void p_free(struct ko_store *s)
 {
     struct proxy *p = KC_CONTAINER_OF(s, struct proxy, port);
-    atomic_store(&p->freed, true);
+    pthread_mutex_lock(&p->lock);
+    p->freed = true;
+    pthread_mutex_unlock(&p->lock);
     proxy_unref(p);
 }
 
@@ -236,6 +247,6 @@ struct ko_store *proxy_new(struct rt_loop *loop, struct rt_loop *api, struct ko_
     p->under = under;
     p->cut = cut;
     atomic_init(&p->refs, 1);
-    atomic_init(&p->freed, false);
+    pthread_mutex_init(&p->lock, NULL);
     return &p->port;
 }

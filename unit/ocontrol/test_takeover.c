@@ -145,7 +145,7 @@ static void a_released_lease_hands_over_at_once_and_no_partition_moves(void)
     q.incarnation = p.incarnation;
     KT_TRUE(peer_dial(&q, &b, "secret"));
     struct ki_image *before = rig_image(&a);
-    rig_restart(&a); /* gives the Lease up; comes back as a standby */
+    rig_halt(&a); /* gives the Lease up */
     KT_TRUE(rig_await(&b, is_leader, NULL));
     KT_TRUE(peer_await(&q, is_closed, NULL) || q.closed); /* to be dialled anew */
     peer_fini(&q);

@@ -15,6 +15,7 @@
 #include "handlers/kb_api.h"
 #include "handlers/kb_group.h"
 #include "handlers/kb_kafka_config.h"
+#include "rt/rt_limits.h"
 
 enum {
     LINGER_MS = 2000,
@@ -430,6 +431,7 @@ int kb_broker_run(struct kb_config *config)
     watch_signals(b);
     kc_log(KC_INFO, "broker", "event=start version=%s id=%d mode=%s", KB_VERSION, config->id,
            config->self_led ? "self-led" : "cluster");
+    (void)rt_raise_open_files(); /* it has said so; fewer may do */
     rc = start(b, &err);
     if (rc) {
         kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", err.msg);

@@ -8,6 +8,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_str.h"
+#include "rt/rt_limits.h"
 
 enum { STALE_MS = 5000, DEAD_MS = 60000 };
 
@@ -95,6 +96,7 @@ int ko_host_init(struct ko_host *h, struct kc_err *err)
     }
     h->loop.thread = pthread_self();
     signal(SIGPIPE, SIG_IGN);
+    (void)rt_raise_open_files(); /* it has said so; fewer may do */
     return 0;
 }
 

@@ -33,7 +33,7 @@ class Alone:
         self.base = given + Alone.made if given else local.free_base_port()
         self.health = self.base + (50 if given else 100)
         Alone.made += 1
-        self.env = dict(os.environ, **SANITIZERS, **(env or {}))
+        self.env = {**os.environ, **SANITIZERS, **(env or {})}
         self.proc = None
         (self.dir / "volume").mkdir()
         (self.dir / "broker.yaml").write_text(json.dumps({

@@ -16,7 +16,13 @@
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
-enum { MAX_CONNS = 32, MAX_REQUEST = 1024, MAX_BODY = 256 * 1024, DEADLINE_MS = 2000 };
+enum {
+    MAX_CONNS = 32,
+    MAX_REQUEST = 1024,
+    MAX_BODY = 256 * 1024,
+    DEADLINE_MS = 2000,
+    SEND_ROOM = 2 * MAX_BODY
+};
 
 struct conn {
     int fd; /* -1 = free */
@@ -97,19 +103,15 @@ static void answer(struct rt_http *h, struct conn *c)
                      : code == 503 ? "Service Unavailable"
                                    : "Error",
                      body_len);
-    /* A peer that does not read within the kernel's socket buffer loses the rest: never wait. */
+    /* The socket's buffer holds a whole answer (SEND_ROOM): never wait for a peer, or one that does not
+     * read would delay the kubelet's probe. What does not fit all the same is lost to that peer. */
     (void)!send(c->fd, head, (size_t)n, MSG_NOSIGNAL | MSG_MORE);
-    size_t off = 0;
-    int64_t until = kc_mono_ms() + 200;
-    while (off < body_len) {
+    for (size_t off = 0; off < body_len;) {
         ssize_t w = send(c->fd, h->body + off, body_len - off, MSG_NOSIGNAL);
-        if (w > 0) {
-            off += (size_t)w;
-        } else if (errno == EAGAIN && kc_mono_ms() < until) {
-            poll(&(struct pollfd){c->fd, POLLOUT, 0}, 1, 50);
-        } else {
+        if (w <= 0) {
             break;
         }
+        off += (size_t)w;
     }
     shutdown(c->fd, SHUT_WR);
     close_conn(c);
@@ -136,6 +138,8 @@ static void on_accept(struct rt_http *h)
     if (fd < 0) {
         return;
     }
+    int room = SEND_ROOM;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     struct conn *oldest = &h->conns[0];
     for (size_t i = 0; i < MAX_CONNS; i++) {
         struct conn *c = &h->conns[i];

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <semaphore.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -109,9 +110,16 @@ static void a_stuck_job_shows_its_age_and_others_go_on(void)
     KT_EQ(ran, 11);
 }
 
+enum { BIG = 200 * 1024, SLOW = 20 };
+
 static int respond(void *ctx, struct kc_str path, char *body, size_t cap, size_t *ret_len)
 {
     (void)ctx;
+    if (path.len == 4 && memcmp(path.ptr, "/big", 4) == 0) {
+        memset(body, 'x', BIG);
+        *ret_len = BIG;
+        return 200;
+    }
     if (path.len != 7 || memcmp(path.ptr, "/readyz", 7) != 0) {
         return 404;
     }
@@ -162,6 +170,46 @@ static void the_responder_answers_and_survives_garbage(void)
     rt_http_stop(h);
 }
 
+/* A peer with the smallest window that asks for much and reads nothing. */
+static int ask_and_not_read(uint16_t port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port)};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), small = 2048,
+        mss = 536; /* as on a network: loopback's make for large buffers */
+    static const char text[] = "GET /big HTTP/1.1\r\n\r\n";
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+    setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss));
+    KT_EQ(connect(fd, (void *)&a, sizeof(a)), 0);
+    KT_EQ(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    return fd;
+}
+
+static void scrapers_that_do_not_read_do_not_delay_a_probe(void)
+{
+    struct rt_http *h = NULL;
+    struct kc_err err;
+    int slow[SLOW];
+    KT_EQ(rt_http_start("127.0.0.1", 0, respond, NULL, &h, &err), 0);
+    for (int i = 0; i < SLOW; i++) {
+        slow[i] = ask_and_not_read(rt_http_port(h));
+    }
+    int64_t before = kc_mono_ms();
+    KT_EQ(ask(rt_http_port(h), "GET /readyz HTTP/1.1\r\n\r\n"), 200);
+    KT_TRUE(kc_mono_ms() - before < 500);
+    for (int i = 0; i < SLOW; i++) { /* and yet they get all of it, in the end */
+        static char buf[64 * 1024];
+        size_t got = 0;
+        for (ssize_t n; (n = read(slow[i], buf, sizeof(buf))) > 0;) {
+            got += (size_t)n;
+        }
+        KT_TRUE(got > BIG);
+        close(slow[i]);
+    }
+    rt_http_stop(h);
+}
+
 KT_MAIN("rt", KT(messages_of_a_sender_arrive_in_order),
         KT(a_stuck_job_shows_its_age_and_others_go_on),
-        KT(the_responder_answers_and_survives_garbage))
+        KT(the_responder_answers_and_survives_garbage),
+        KT(scrapers_that_do_not_read_do_not_delay_a_probe))

@@ -206,7 +206,7 @@ void ko_cc_loaded(struct ko_control *c, void *arg)
         feed_slices(cc);
         /* A whole image with topics was published after an inventory had been merged. */
         cc->inventory_due = l->image->n_topics == 0 || l->lost;
-        cc->dirty_shards |= l->adopted;
+        cc->dirty_shards |= l->unwritten;
         cc->phase = KO_HELD;
         ko_rows_changed(cc);
         cc->view_due = true;

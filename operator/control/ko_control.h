@@ -93,6 +93,7 @@ struct ko_control_opts {
     ko_auth_fn auth;
     void *auth_ctx;
     int64_t lease_ms, renew_deadline_ms, retry_ms; /* 4000, 3000, 500 */
+    int64_t check_ms; /* one image document is looked at this often; 0 = 10 s */
     struct ko_control_callbacks cb;
 };
 

@@ -62,11 +62,29 @@ void ko_pub_later(struct ko_pub *p, void (*fn)(struct ko_pub *))
 
 /* ---- documents ---- */
 
-void ko_pub_keep(struct ko_pub *p, int32_t index, json_t *doc)
+void ko_pub_keep(struct ko_pub *p, int32_t index, json_t *doc, bool whole)
 {
     json_t *old = p->docs[index];
-    p->docs[index] = json_incref(doc);
+    if (!doc || whole) {
+        p->docs[index] = json_incref(doc);
+    } else { /* what a later write needs; the payload may be large */
+        p->docs[index] = json_pack("{s:O}", "metadata", json_object_get(doc, "metadata"));
+    }
     json_decref(old);
+}
+
+void ko_pub_slim(struct ko_pub *p)
+{
+    for (int32_t i = 0; i < KO_DOCS; i++) {
+        json_t *doc = json_incref(p->docs[i]);
+        ko_pub_keep(p, i, doc, false);
+        json_decref(doc);
+    }
+}
+
+bool ko_pub_ours(const struct ko_pub *p, const json_t *doc)
+{
+    return !p->uid[0] || ko_owned_by(doc, p->uid);
 }
 
 void ko_pub_set(struct ki_shard **slot, struct ki_shard *s)
@@ -85,15 +103,19 @@ static void doc_name(const struct ko_pub *p, int32_t index, char *out, size_t si
     }
 }
 
-static json_t *fresh_metadata(const struct ko_pub *p, int32_t index)
+static json_t *metadata(const struct ko_pub *p, int32_t index)
 {
     char name[KO_KEY_MAX + 16];
     doc_name(p, index, name, sizeof(name));
-    json_t *meta =
-        json_pack("{s:s, s:s, s:{s:s, s:s, s:s, s:s}}", "namespace", p->ns, "name", name, "labels",
-                  "app.kubernetes.io/name", "kaas", "app.kubernetes.io/instance", p->name,
-                  "app.kubernetes.io/managed-by", "kaas-operator", "kaas.dev/cluster", p->name);
-    if (p->uid[0]) {
+    json_t *meta = p->docs[index] ? json_deep_copy(json_object_get(p->docs[index], "metadata"))
+                                  : json_pack("{s:s, s:s}", "namespace", p->ns, "name", name);
+    json_object_del(meta, "managedFields");
+    json_object_set_new(meta, "labels",
+                        json_pack("{s:s, s:s, s:s, s:s}", "app.kubernetes.io/name", "kaas",
+                                  "app.kubernetes.io/instance", p->name,
+                                  "app.kubernetes.io/managed-by", "kaas-operator",
+                                  "kaas.dev/cluster", p->name));
+    if (p->uid[0]) { /* also over a predecessor's: it must not be collected with that one */
         json_object_set_new(meta, "ownerReferences",
                             json_pack("[{s:s, s:s, s:s, s:s, s:b, s:b}]", "apiVersion",
                                       "kaas.dev/v1alpha1", "kind", "KaasCluster", "name", p->name,
@@ -113,15 +135,12 @@ void ko_pub_get(struct ko_pub *p, int32_t index, ko_done done)
 void ko_pub_put(struct ko_pub *p, int32_t index, json_t *payload, ko_done done)
 {
     struct ko_store *s = p->c->o.store;
-    json_t *old = p->docs[index];
-    json_t *meta =
-        old ? json_deep_copy(json_object_get(old, "metadata")) : fresh_metadata(p, index);
+    json_t *meta = metadata(p, index);
     json_t *data = payload ? ki_configmap_data(payload) : NULL;
     KC_ASSERT(meta && data); /* out of memory: crash-only */
-    json_object_del(meta, "managedFields");
     json_t *doc = json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", "v1", "kind", "ConfigMap",
                             "metadata", meta, "data", data);
-    if (old) {
+    if (p->docs[index]) {
         s->ops->update(s, KO_CONFIGMAP, doc, done, ko_pub_call(p, index));
     } else {
         s->ops->create(s, KO_CONFIGMAP, doc, done, ko_pub_call(p, index));
@@ -190,7 +209,7 @@ static void on_shard_read(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 200 || r->code == 404) {
-        ko_pub_keep(p, s, r->code == 200 ? r->doc : NULL);
+        ko_pub_keep(p, s, r->code == 200 ? r->doc : NULL, false);
     }
     after_shards(p);
 }
@@ -203,7 +222,7 @@ static void on_shard_written(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 200 || r->code == 201) {
-        ko_pub_keep(p, s, r->doc);
+        ko_pub_keep(p, s, r->doc, false);
         p->todo &= ~(1u << s);
     } else if (r->code == 409 || r->code == 404) {
         /* Changed or removed by another hand, or by a write of ours whose answer was lost. The root
@@ -240,7 +259,7 @@ static void on_root_read(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 404) {
-        ko_pub_keep(p, KO_ROOT, NULL);
+        ko_pub_keep(p, KO_ROOT, NULL, false);
     }
     if (r->code != 200) {
         ko_pub_later(p, write_root);
@@ -248,7 +267,7 @@ static void on_root_read(void *ctx, const struct ko_result *r)
     }
     json_t *payload = NULL;
     struct ki_image *im = NULL;
-    ko_pub_keep(p, KO_ROOT, r->doc);
+    ko_pub_keep(p, KO_ROOT, r->doc, false);
     if (ki_configmap_parse(r->doc, &payload, NULL) == 0 &&
         ki_root_decode(payload, &im, NULL) == 0) {
         const struct kp_order *ours = &p->batch->proto.order;
@@ -273,7 +292,7 @@ static void on_root_written(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 200 || r->code == 201) {
-        ko_pub_keep(p, KO_ROOT, r->doc);
+        ko_pub_keep(p, KO_ROOT, r->doc, false);
         finish(p, false);
         return;
     }
@@ -312,12 +331,12 @@ void ko_pub_batch(struct ko_control *c, void *arg)
         struct ki_shard *shard = ki_shard_build(s, b->proto.order.term, b->proto.order.generation,
                                                 b->topics[s], b->n_topics[s]);
         KC_ASSERT(shard);
-        if (strcmp(shard->hash, p->named[s]->hash) == 0 && !(p->adopted & 1u << s)) {
+        if (strcmp(shard->hash, p->named[s]->hash) == 0 && !(p->unwritten & 1u << s)) {
             ki_shard_unref(shard); /* as it stands */
             continue;
         }
         ko_pub_set(&p->next[s], shard);
-        p->adopted &= ~(1u << s);
+        p->unwritten &= ~(1u << s);
         p->todo |= 1u << s;
     }
     write_shards(p);
@@ -325,9 +344,12 @@ void ko_pub_batch(struct ko_control *c, void *arg)
 
 /* ---- life ---- */
 
-static void on_timer_closed(uv_handle_t *h)
+static void on_handle_closed(uv_handle_t *h)
 {
-    kc_free(h->data);
+    struct ko_pub *p = h->data;
+    if (--p->open_handles == 0) {
+        kc_free(p);
+    }
 }
 
 void ko_pub_free(void *arg)
@@ -350,7 +372,8 @@ void ko_pub_free(void *arg)
     }
     ko_batch_free(p->batch);
     kc_free(p->uid);
-    uv_close((uv_handle_t *)&p->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&p->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&p->check, on_handle_closed);
 }
 
 void ko_pub_drop(struct ko_control *c, void *key)
@@ -384,7 +407,9 @@ void ko_pub_load(struct ko_control *c, void *arg)
         p->uid = kc_strdup(l->uid);
         kc_list_init(&p->calls);
         uv_timer_init(&c->api->uv, &p->timer);
-        p->timer.data = p;
+        uv_timer_init(&c->api->uv, &p->check);
+        p->timer.data = p->check.data = p;
+        p->open_handles = 2;
         kc_map_put(&c->publishers, p->key, strlen(p->key), p);
         ko_pub_load_begin(p);
     }

@@ -27,7 +27,7 @@ struct ko_loaded {
     char key[KO_KEY_MAX];
     uint64_t ticket;
     struct ki_image *image; /* with order; never NULL */
-    uint32_t adopted; /* bit s: newer than the standing root: publish it */
+    uint32_t unwritten; /* bit s: shard s is to be written, whatever the root says */
     bool lost; /* a shard could not be read: the volume must say what there is */
 };
 /* And at the end of a publication. */
@@ -35,6 +35,12 @@ struct ko_published {
     char key[KO_KEY_MAX];
     struct kp_order order;
     bool deposed; /* a newer term stands: not published, load again */
+};
+
+/* Documents found missing or changed by another hand: to be published again. */
+struct ko_mend {
+    char key[KO_KEY_MAX];
+    uint32_t shards; /* 0: the root alone */
 };
 
 struct ko_load {
@@ -52,5 +58,6 @@ void ko_load_free(void *load);
 /* [control] ko_cluster.c and ko_publish.c; they free their argument. */
 void ko_cc_loaded(struct ko_control *c, void *loaded);
 void ko_cc_published(struct ko_control *c, void *published);
+void ko_cc_mend(struct ko_control *c, void *mend);
 
 #endif

@@ -94,7 +94,8 @@ static void assemble_shard(struct ko_pub *p, int32_t s)
     bool adopt = now && (newer || !named);
     ko_pub_set(&p->named[s], named ? named : empty_shard(s));
     ko_pub_set(&p->next[s], adopt ? ki_shard_ref(now) : ki_shard_ref(p->named[s]));
-    p->adopted |= adopt ? 1u << s : 0;
+    bool foreign = p->docs[s] && !ko_pub_ours(p, p->docs[s]);
+    p->unwritten |= adopt || foreign ? 1u << s : 0;
     ki_shard_unref(now);
 }
 
@@ -103,7 +104,7 @@ static void deliver(struct ko_pub *p)
     struct ko_loaded *out = kc_zalloc(sizeof(*out));
     memcpy(out->key, p->key, sizeof(out->key));
     out->ticket = p->ticket;
-    out->adopted = p->adopted;
+    out->unwritten = p->unwritten;
     out->lost = p->lost;
     out->image = ko_pub_image(p);
     KC_ASSERT(out->image);
@@ -112,6 +113,8 @@ static void deliver(struct ko_pub *p)
     ki_image_unref(p->proto);
     p->proto = NULL;
     p->backoff_ms = 0;
+    ko_pub_slim(p);
+    ko_pub_check_start(p);
     ko_to_control(p->c, ko_cc_loaded, out);
 }
 
@@ -127,7 +130,7 @@ static void on_root_taken(void *ctx, const struct ko_result *r)
         ko_pub_later(p, ko_pub_load_begin); /* read everything again */
         return;
     }
-    ko_pub_keep(p, KO_ROOT, r->doc);
+    ko_pub_keep(p, KO_ROOT, r->doc, true);
     deliver(p);
 }
 
@@ -153,7 +156,7 @@ static void on_shard_made(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 201 || r->code == 200) {
-        ko_pub_keep(p, s, r->doc);
+        ko_pub_keep(p, s, r->doc, true);
     } else {
         p->trouble = true;
     }
@@ -168,7 +171,7 @@ static void on_shard_made(void *ctx, const struct ko_result *r)
 static void assemble(struct ko_pub *p)
 {
     p->proto = decode_root(p);
-    p->adopted = 0;
+    p->unwritten = 0;
     p->lost = false;
     ko_pub_attempt(p);
     p->waiting++;
@@ -192,7 +195,7 @@ static void on_read(void *ctx, const struct ko_result *r)
         return;
     }
     if (r->code == 200 || r->code == 404) {
-        ko_pub_keep(p, index, r->code == 200 ? r->doc : NULL);
+        ko_pub_keep(p, index, r->code == 200 ? r->doc : NULL, true);
     } else {
         kc_log(KC_WARN, "publisher", "event=image_not_read cluster=%s code=%d", p->key, r->code);
         p->trouble = true;

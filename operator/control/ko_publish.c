@@ -135,3 +135,15 @@ void ko_cc_published(struct ko_control *c, void *arg)
     }
     kc_free(p);
 }
+
+void ko_cc_mend(struct ko_control *c, void *arg)
+{
+    struct ko_mend *m = arg;
+    struct ko_cc *cc = ko_cc_find(c, m->key);
+    if (cc && ko_cc_held(cc)) {
+        cc->dirty_shards |= m->shards;
+        cc->dirty_root = true;
+        ko_publish_soon(cc, ko_now(c));
+    }
+    kc_free(m);
+}

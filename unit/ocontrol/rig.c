@@ -153,6 +153,7 @@ static void open_all(void *arg)
         .lease_ms = 4000,
         .renew_deadline_ms = 3000,
         .retry_ms = 500,
+        .check_ms = r->check_ms,
         .cb = {cb_view, cb_event, cb_admin, cb_adopt, cb_gone, cb_leader, r},
     };
     if (!r->store) {

@@ -30,6 +30,7 @@ struct rig {
     struct flaky flaky; /* the same as the publisher sees it */
     _Atomic bool cut; /* Lease calls fail */
     const char *identity, *advertised;
+    int64_t check_ms; /* set before a restart */
     struct ko_control *c;
     uint16_t port;
     pthread_mutex_t lock; /* guards what callbacks left here */

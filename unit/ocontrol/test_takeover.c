@@ -262,6 +262,26 @@ static void a_document_touched_by_another_hand_is_written_over(void)
     rig_stop(&a);
 }
 
+static void idle_documents_are_looked_after(void)
+{
+    begin_deciding();
+    KT_EQ(create("one"), 0);
+    a.check_ms = 20;
+    rig_restart(&a);
+    rig_cluster(&a, 1);
+    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(dial_until_active(&a));
+    for (int i = -1; i < KP_SHARDS; i++) { /* nothing changes, yet each comes back */
+        char name[32];
+        snprintf(name, sizeof(name), i < 0 ? "demo-image" : "demo-image-%d", i);
+        rig_remove_configmap(&a, name);
+    }
+    KT_TRUE(rig_await_image(&a, named, text("one")));
+    KT_TRUE(rig_await_image(&a, named, text("__consumer_offsets")));
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
 /* A predecessor wrote a shard and died before the root: whole and newer, it is adopted. */
 static void a_newer_whole_shard_is_adopted(void)
 {
@@ -336,4 +356,4 @@ KT_MAIN("takeover", KT(a_standby_accepts_streams_and_names_the_active_one),
         KT(failed_and_unanswered_writes_are_retried_until_they_stand),
         KT(removed_documents_are_made_again),
         KT(a_document_touched_by_another_hand_is_written_over), KT(a_newer_whole_shard_is_adopted),
-        KT(a_burst_of_topics_becomes_few_publications))
+        KT(idle_documents_are_looked_after), KT(a_burst_of_topics_becomes_few_publications))

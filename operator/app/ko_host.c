@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/ko_metrics.h"
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_str.h"
@@ -23,37 +24,15 @@ static void add(char *body, size_t cap, size_t *len, const char *fmt, ...)
     *len = KC_MIN(cap - 1, *len + (size_t)KC_MAX(n, 0));
 }
 
-static void metrics(struct ko_host *h, char *body, size_t cap, size_t *len)
+static size_t metrics(struct ko_host *h, char *body, size_t cap)
 {
-    struct ko_rec_metrics m;
     int64_t now = kc_mono_ms();
-    ko_rec_metrics_read(h->rec, &m);
-    const struct {
-        const char *name, *type, *help;
-        uint64_t value;
-    } rows[] = {
-        {"kaas_operator_leader", "gauge", "1 while this process holds the Lease.", m.leader},
-        {"kaas_operator_clusters", "gauge", "KaasClusters known.", m.clusters},
-        {"kaas_operator_topics", "gauge", "KaasTopics known.", m.topics},
-        {"kaas_operator_queue_length", "gauge", "Keys to reconcile.", m.queue_len},
-        {"kaas_operator_reconciles_total", "counter", "Keys reconciled.", m.reconciles},
-        {"kaas_operator_reconcile_failures_total", "counter", "Reconciles that failed.",
-         m.failures},
-        {"kaas_operator_applies_total", "counter", "Owned objects applied.", m.applies},
-        {"kaas_operator_status_writes_total", "counter", "KaasCluster statuses written.",
-         m.status_writes},
-        {"kaas_operator_events_total", "counter", "Events written.", m.events},
-        {"kaas_operator_foreign_endpoints_total", "counter",
-         "Endpoints refused as no broker of ours.", m.foreign_endpoints},
-        {"kaas_operator_api_loop_age_ms", "gauge", "Since the API loop last turned.",
-         (uint64_t)rt_loop_age_ms(&h->loop, now)},
-        {"kaas_operator_control_loop_age_ms", "gauge", "Since the control loop last turned.",
-         (uint64_t)ko_control_age_ms(h->control, now)},
-    };
-    for (size_t i = 0; i < KC_ARRAY_LEN(rows); i++) {
-        add(body, cap, len, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", rows[i].name, rows[i].help,
-            rows[i].name, rows[i].type, rows[i].name, (unsigned long long)rows[i].value);
-    }
+    struct ko_metrics m = {.gauges = ko_rec_gauges(h->rec),
+                           .streams = ko_control_streams(h->control),
+                           .api_age_ms = rt_loop_age_ms(&h->loop, now),
+                           .control_age_ms = ko_control_age_ms(h->control, now)};
+    ko_rec_metrics_read(h->rec, &m.rec);
+    return ko_metrics_write(&m, body, cap);
 }
 
 /* On the responder's thread: reads atomics only (R39). */
@@ -64,7 +43,7 @@ static int answer(void *ctx, struct kc_str path, char *body, size_t cap, size_t 
     int64_t api = rt_loop_age_ms(&h->loop, now), control = ko_control_age_ms(h->control, now);
     *ret_len = 0;
     if (kc_str_eqz(path, "/metrics")) {
-        metrics(h, body, cap, ret_len);
+        *ret_len = metrics(h, body, cap);
         return 200;
     }
     bool ready = kc_str_eqz(path, "/readyz");

@@ -217,6 +217,11 @@ int64_t ko_control_age_ms(struct ko_control *c, int64_t now_ms)
     return rt_loop_age_ms(&c->loop, now_ms);
 }
 
+int32_t ko_control_streams(const struct ko_control *c)
+{
+    return atomic_load(&c->n_streams);
+}
+
 static void on_close_handle(uv_handle_t *h)
 {
     (void)h;

@@ -104,6 +104,8 @@ uint16_t ko_control_port(const struct ko_control *c);
 void ko_control_stop(struct ko_control *c);
 /* The age of the control loop's tick, for the operator's own /readyz. [any thread] */
 int64_t ko_control_age_ms(struct ko_control *c, int64_t now_ms);
+/* Open heartbeat streams. [any thread] */
+int32_t ko_control_streams(const struct ko_control *c);
 
 /* The KaasCluster's part the controller needs; again on every change of the spec. */
 struct ko_cluster_spec {

@@ -195,7 +195,7 @@ struct ko_control {
     int64_t step_ms; /* when the step timer is due */
     int64_t turned_ms; /* when the loop was last seen at work */
     struct kc_list streams;
-    int32_t n_streams;
+    _Atomic int32_t n_streams; /* written by the control loop */
     uint64_t next_stream;
     uint64_t next_ticket;
     struct kc_map clusters; /* struct ko_cc * */

@@ -6,6 +6,7 @@
 
 #include "base/kc_list.h"
 #include "base/kc_map.h"
+#include "reconcile/ko_gauges.h"
 #include "reconcile/ko_queue.h"
 #include "reconcile/ko_reconcile.h"
 #include "store/ko_object.h"
@@ -122,6 +123,7 @@ struct ko_rec {
         _Atomic uint64_t reconciles, failures, applies, status_writes, events, foreign, queue_len;
         _Atomic uint32_t clusters, topics;
         _Atomic bool leader;
+        struct ko_gauges gauges;
     } m;
 };
 

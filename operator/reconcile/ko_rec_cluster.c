@@ -107,6 +107,9 @@ void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
     if (c->doc && !c->status) {
         c->status = json_deep_copy(json_object_get(doc, "status"));
     }
+    if (ev == KO_DELETED) {
+        ko_gauges_drop(&r->m.gauges, c->key);
+    }
     if (ev == KO_DELETED || spec_changed) {
         ko_rec_queue(r, 'c', c->key, 0);
     }

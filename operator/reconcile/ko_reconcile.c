@@ -206,6 +206,9 @@ static void on_view(void *ctx, struct ko_view *v)
     }
     ko_view_unref(c->view);
     c->view = v;
+    if (c->doc && r->leader) {
+        ko_gauges_set(&r->m.gauges, v);
+    }
     ko_rec_status_dirty(r, c);
 }
 
@@ -231,6 +234,9 @@ static void on_leader(void *ctx, bool active)
     struct kc_map_iter it = {0}, jt = {0}, kt = {0};
     r->leader = active;
     atomic_store(&r->m.leader, active);
+    if (!active) {
+        ko_gauges_clear(&r->m.gauges); /* the next leader knows better */
+    }
     kc_log(KC_INFO, "reconcile", "event=leader active=%s", active ? "true" : "false");
     for (struct kc_map_entry *e; active && (e = kc_map_next(&r->clusters, &it));) {
         ko_rec_queue(r, 'c', e->key, 0);
@@ -333,6 +339,11 @@ void ko_rec_metrics_read(const struct ko_rec *r, struct ko_rec_metrics *ret)
     ret->clusters = atomic_load(&r->m.clusters);
     ret->topics = atomic_load(&r->m.topics);
     ret->leader = atomic_load(&r->m.leader);
+}
+
+const struct ko_gauges *ko_rec_gauges(const struct ko_rec *r)
+{
+    return &r->m.gauges;
 }
 
 static void on_closed(uv_handle_t *h)

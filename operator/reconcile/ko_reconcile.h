@@ -42,5 +42,7 @@ struct ko_rec_metrics {
 };
 /* [any thread]: reads atomics. */
 void ko_rec_metrics_read(const struct ko_rec *r, struct ko_rec_metrics *ret);
+/* What is known of each cluster, for /metrics (ko_gauges.h). */
+const struct ko_gauges *ko_rec_gauges(const struct ko_rec *r);
 
 #endif

@@ -225,7 +225,9 @@ static void start_cluster(struct kb_broker *b)
                          &err)) {
         kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", err.msg);
         end(b, 1);
+        return;
     }
+    atomic_store(&b->control_plane, b->cluster.control);
 }
 
 static void on_booted(struct rt_msg *msg)

@@ -34,7 +34,8 @@ struct kb_broker {
     int boot_rc;
     struct rt_work boot_work;
     struct rt_msg boot_msg;
-    _Atomic(struct ks_engine *) engine; /* for the health thread */
+    _Atomic(struct ks_engine *) engine; /* for the health thread, as is */
+    _Atomic(struct kl_cluster *) control_plane; /* this: NULL before the start, and self-led */
     _Atomic bool listening, accepting;
     _Atomic int phase;
     uv_signal_t signals[3];

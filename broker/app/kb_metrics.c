@@ -102,11 +102,27 @@ static void write_cluster(struct kb_broker *b, struct kh_out *o)
 #undef M
 }
 
+static void write_control_plane(struct kb_broker *b, struct kh_out *o)
+{
+    const struct kl_cluster *control_plane = atomic_load(&b->control_plane);
+    if (!control_plane) {
+        return;
+    }
+    struct kl_metrics sample, *c = &sample;
+    kl_metrics_read(control_plane, c);
+#define M(kind, name, help, value)                                                                 \
+    kh_metric(o, #kind, name, help);                                                               \
+    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+#include "cluster/kl_metrics.def"
+#undef M
+}
+
 void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
 {
     kh_metric(out, GAUGE, "kaas_build_info", "The version of this broker; always 1.");
     kh_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION, b->app.self_id);
     write_table(b, out);
+    write_control_plane(b, out);
     write_cluster(b, out);
     write_groups(b, out);
     write_apis(b, out);

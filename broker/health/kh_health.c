@@ -24,6 +24,8 @@ void kh_printf(struct kh_out *o, const char *fmt, ...)
     va_end(ap);
     if (n > 0 && (size_t)n < o->cap - o->len) {
         o->len += (size_t)n;
+    } else {
+        o->cap = o->len; /* nor does anything after it: a sample without its head says nothing */
     }
 }
 

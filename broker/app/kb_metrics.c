@@ -88,20 +88,6 @@ static void write_groups(struct kb_broker *b, struct kh_out *o)
 #undef M
 }
 
-static void write_cluster(struct kb_broker *b, struct kh_out *o)
-{
-    if (b->config->self_led || !atomic_load(&b->accepting)) {
-        return; /* the control plane is there before the first connection */
-    }
-    struct kl_metrics sample, *c = &sample;
-    kl_metrics_read(b->cluster.control, c);
-#define M(kind, name, help, value)                                                                 \
-    kh_metric(o, #kind, name, help);                                                               \
-    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
-#include "cluster/kl_metrics.def"
-#undef M
-}
-
 static void write_control_plane(struct kb_broker *b, struct kh_out *o)
 {
     const struct kl_cluster *control_plane = atomic_load(&b->control_plane);
@@ -123,7 +109,6 @@ void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
     kh_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION, b->app.self_id);
     write_table(b, out);
     write_control_plane(b, out);
-    write_cluster(b, out);
     write_groups(b, out);
     write_apis(b, out);
     write_loops(b, out);

@@ -26,11 +26,12 @@ static int64_t none(void *ctx, int64_t now)
     return 0;
 }
 
-static void up(void)
+static void up(bool self_led)
 {
     struct kc_err err;
-    static struct kb_config config = {.self_led = true};
+    static struct kb_config config;
     memset(&b, 0, sizeof(b));
+    config.self_led = self_led;
     b.config = &config;
     kb_app_init(&b.app);
     KT_REQUIRE(kd_new(2, &b.app.data, &err) == 0);
@@ -74,7 +75,7 @@ static double value(const char *series)
 static void a_broker_that_starts_says_what_it_can(void)
 {
     double v;
-    up();
+    up(true);
     write_text();
     KT_EQ(value("kaas_broker_state"), 1);
     KT_EQ(value("kaas_broker_ready"), 0);
@@ -86,7 +87,7 @@ static void a_broker_that_starts_says_what_it_can(void)
 
 static void groups_show_theirs(void)
 {
-    up();
+    up(true);
     struct kg_groups_opts o = {.data = b.app.data, .config = kb_group_config(&b.app, NULL)};
     b.app.groups = kg_groups_new(&o);
     write_text();
@@ -110,7 +111,7 @@ static void stop_control(void *arg)
 /* A cluster's broker that has heard nothing yet. */
 static void the_control_plane_shows_its_state(void)
 {
-    up();
+    up(false);
     struct kl_opts o = {.cluster = "default/demo",
                         .volume_cluster_id = "",
                         .operator_host = "127.0.0.1",
@@ -126,8 +127,9 @@ static void the_control_plane_shows_its_state(void)
     KT_REQUIRE(rt_loop_init(&b.control, "control") == 0);
     KT_REQUIRE(kl_start(&o, &b.control, &k, &err) == 0);
     atomic_store(&b.control_plane, k);
+    atomic_store(&b.accepting, true);
     write_text();
-    KT_EQ(value("kaas_operator_streams"), 0);
+    KT_EQ(value("kaas_heartbeat_streams"), 0);
     KT_EQ(value("kaas_image_age_ms"), -1);
     KT_EQ(value("kaas_takeovers_total"), 0);
     KT_REQUIRE(rt_loop_start(&b.control) == 0);
@@ -139,7 +141,7 @@ static void the_control_plane_shows_its_state(void)
 
 static void what_does_not_fit_is_cut_at_a_line(void)
 {
-    up();
+    up(true);
     for (size_t cap = 1; cap < 20000; cap += 301) {
         struct kh_out out = {.body = text, .cap = cap};
         kb_write_metrics(&b, &out);

@@ -294,7 +294,7 @@ static void set_listeners(struct kb_broker *b)
 static int32_t max_connections(const struct kb_app *app)
 {
     int32_t wanted = (int32_t)kb_broker_i64(app, NULL, "max.connections");
-    int64_t files = kb_raise_file_limit();
+    int64_t files = rt_raise_open_files();
     int32_t cap = kb_connection_cap(wanted, files);
     if (cap < wanted) {
         kc_log(KC_WARN, "broker", "event=max_connections_lowered to=%d from=%d file_limit=%lld",
@@ -433,7 +433,6 @@ int kb_broker_run(struct kb_config *config)
     watch_signals(b);
     kc_log(KC_INFO, "broker", "event=start version=%s id=%d mode=%s", KB_VERSION, config->id,
            config->self_led ? "self-led" : "cluster");
-    (void)rt_raise_open_files(); /* it has said so; fewer may do */
     rc = start(b, &err);
     if (rc) {
         kc_log(KC_ERROR, "broker", "event=start_failed error=\"%s\"", err.msg);

@@ -7,9 +7,6 @@
 
 #include "base/kc_base.h"
 
-/* Raises the soft limit of open files to the hard one (runtimes often start with 1024); returns what
- * is in force then. */
-int64_t kb_raise_file_limit(void);
 /* How many of `wanted` connections may be accepted: at most half of the descriptors. */
 int32_t kb_connection_cap(int32_t wanted, int64_t file_limit);
 

@@ -75,7 +75,7 @@ int ko_host_init(struct ko_host *h, struct kc_err *err)
     }
     h->loop.thread = pthread_self();
     signal(SIGPIPE, SIG_IGN);
-    (void)rt_raise_open_files(); /* it has said so; fewer may do */
+    (void)rt_raise_open_files(); /* for many streams; brokers on this machine inherit it */
     return 0;
 }
 

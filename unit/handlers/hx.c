@@ -163,6 +163,8 @@ void hx_publish(struct hx *h)
     }
     struct ki_image proto = {
         .order = {"uid", 1, h->generation}, .n_rows = h->n_rows, .rows = h->rows};
+    proto.n_configs = h->n_configs;
+    proto.configs = h->configs;
     memcpy(proto.cluster_id, h->app.cluster_id, sizeof(proto.cluster_id));
     kb_set_image(&h->app, ki_image_build(&proto, shards));
 }

@@ -29,6 +29,8 @@ struct hx {
     int32_t n_topics;
     struct hx_topic topics[HX_TOPICS_MAX];
     uint64_t generation;
+    int32_t n_configs;
+    struct ki_config configs[8]; /* cluster-wide, sorted by name */
     char dir[64]; /* the volume, with an engine */
 };
 

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include "base/kc_str.h"
+#include "handlers/kb_kafka_config.h"
 #include "wire/kw_api_versions.h"
 #include "wire/kw_create_partitions.h"
 #include "wire/kw_create_topics.h"
@@ -334,6 +335,73 @@ static void configs_show_their_source_and_the_sync_before_ack(void)
     down();
 }
 
+static const struct kw_describe_configs_response_resource_result *
+describe_broker(const char *name, struct kc_str key, int32_t *ret_n)
+{
+    struct kw_describe_configs_request_resource res = {.resource_type = 4,
+                                                       .resource_name = kc_str_of(name),
+                                                       .configuration_keys = &key,
+                                                       .n_configuration_keys = 1};
+    struct kw_describe_configs_request in = {
+        .resources = &res, .n_resources = 1, .include_synonyms = true};
+    const struct kw_describe_configs_response *r = hx_call(&c, 32, 4, &in);
+    *ret_n = r->results[0].n_configs;
+    return r->results[0].configs;
+}
+
+/* KaasCluster's spec.config comes with the image: no restart, and no word of the broker's file. */
+static void cluster_wide_configs_of_the_image_are_in_force_at_once(void)
+{
+    static const struct ki_config file[] = {{"num.partitions", "2"}};
+    up();
+    h.app.configs = file;
+    h.app.n_configs = 1;
+    static const struct ki_config set[] = {{"auto.create.topics.enable", "false"},
+                                           {"log.retention.hours", "1"},
+                                           {"log.segment.bytes", "4096"},
+                                           {"message.max.bytes", "2048"},
+                                           {"num.partitions", "7"}};
+    struct kw_metadata_request_topic t = {.name = KC_STR_LIT("two")};
+    KT_EQ(ask(12, &t, 1, true)->topics[0].n_partitions, 2); /* as the file says */
+    h.n_configs = KC_ARRAY_LEN(set);
+    memcpy(h.configs, set, sizeof(set));
+    hx_publish(&h);
+    t.name = KC_STR_LIT("none");
+    KT_EQ(ask(12, &t, 1, true)->topics[0].error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    h.configs[0].value = "true";
+    hx_publish(&h);
+    t.name = KC_STR_LIT("seven");
+    KT_EQ(ask(12, &t, 1, true)->topics[0].n_partitions, 7);
+
+    struct ki_image *im = kb_image(&h.app);
+    struct ks_log_config log;
+    kb_log_config(&h.app, im, ki_topic_by_name(im, kc_str_of("plain")), &log);
+    KT_EQ(log.retention_ms, 3600 * 1000);
+    KT_EQ(log.segment_bytes, 4096);
+    KT_EQ(log.max_message_bytes, 2048);
+    ki_image_unref(im);
+
+    int32_t n;
+    const struct kw_describe_configs_response_resource_result *d =
+        describe_broker("1", KC_STR_LIT("num.partitions"), &n);
+    KT_REQUIRE(n == 1);
+    KT_TRUE(kc_str_eqz(d->value, "7"));
+    KT_EQ(d->config_source, KB_SOURCE_CLUSTER); /* DYNAMIC_DEFAULT_BROKER_CONFIG */
+    KT_EQ(d->n_synonyms, 3); /* the image's, the file's, the default */
+    KT_EQ(d->synonyms[1].source, KB_SOURCE_BROKER);
+    KT_TRUE(d->read_only);
+    d = describe_broker("", KC_STR_LIT("num.partitions"), &n); /* --entity-default */
+    KT_EQ(n, 1);
+    h.n_configs = 0;
+    hx_publish(&h);
+    d = describe_broker("1", KC_STR_LIT("num.partitions"), &n);
+    KT_TRUE(kc_str_eqz(d->value, "2"));
+    KT_EQ(d->config_source, KB_SOURCE_BROKER);
+    describe_broker("", KC_STR_LIT("num.partitions"), &n);
+    KT_EQ(n, 0);
+    down();
+}
+
 static void topic_partitions_come_page_by_page(void)
 {
     up();
@@ -370,4 +438,5 @@ KT_MAIN("requests", KT(too_new_api_versions_is_answered_in_version_0),
         KT(create_topics_that_only_validates_creates_nothing),
         KT(a_change_without_an_answer_times_out), KT(partitions_only_grow),
         KT(topics_are_deleted_by_name_or_id), KT(configs_show_their_source_and_the_sync_before_ack),
+        KT(cluster_wide_configs_of_the_image_are_in_force_at_once),
         KT(topic_partitions_come_page_by_page))

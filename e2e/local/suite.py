@@ -210,6 +210,72 @@ def topics_come_and_go_as_objects(c):
 
 
 @scenario
+def configs_change_with_kafkas_tool(c):
+    topic = "configured"
+    c.create_topic(topic, 3)
+    tool = ["4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type", "topics",
+            "--entity-name", topic]
+    clients.kafka_tool(*tool, "--alter", "--add-config", "retention.ms=60000,max.message.bytes=2000")
+    want = {"retention.ms": "60000", "max.message.bytes": "2000"}
+    spec = c.object("kaastopics", topic)["spec"]
+    check(spec.get("config") == want, "the KaasTopic says so when the client has its answer", spec)
+    for n in range(3):
+        out = clients.kafka_tool("3.7.2", "kafka.admin.ConfigCommand", "--bootstrap-server", c.address(n), "--entity-type", "topics",
+                                 "--entity-name", topic, "--describe")
+        check("retention.ms=60000" in out and "DYNAMIC_TOPIC_CONFIG" in out, "broker", n, out)
+    check(not kcat_put(c, topic, "x" * 5000), "open logs heard of max.message.bytes")
+    check(kcat_put(c, topic, "x" * 500))
+    refused = ""
+    try:
+        clients.kafka_tool(*tool, "--alter", "--add-config", "retention.ms=soon")
+    except RuntimeError as e:
+        refused = str(e)
+    check("InvalidConfiguration" in refused or "InvalidRequest" in refused, "a value that is none", refused[-400:])
+    clients.kafka_tool(*tool, "--alter", "--delete-config", "max.message.bytes")
+    spec = c.object("kaastopics", topic)["spec"]
+    check(spec.get("config") == {"retention.ms": "60000"}, "after a delete", spec)
+    check(kcat_put(c, topic, "x" * 5000), "back to the default")
+
+
+@scenario
+def partitions_are_added_with_kafkas_tool(c):
+    topic = "growing"
+    c.create_topic(topic, 2)
+    tool = ["4.4.0", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", c.bootstrap, "--topic", topic]
+    clients.kafka_tool(*tool, "--alter", "--partitions", "7")
+    spec = c.object("kaastopics", topic)["spec"]
+    check(spec["partitions"] == 7, "the KaasTopic says so when the client has its answer", spec)
+    def all_led(n):
+        with c.conn(n) as conn:
+            parts = conn.metadata([topic])["topics"][topic]["partitions"]
+        return len(parts) == 7 and all(p["leader"] >= 0 for p in parts.values())
+    for n in range(3):
+        eventually(lambda n=n: all_led(n), 10, what=f"seven led partitions, says broker {n}")
+    check(len({p["leader"] for p in meta(c, topic)["partitions"].values()}) == 3, "new ones have homes everywhere")
+    r = clients.produce("franz-go", c.bootstrap, topic, 0, 700).result()
+    check(r["failed"] == 0, r)
+    eventually(lambda: all(wire_end(c, topic, p) > 0 for p in range(7)), 10, what="records in every partition")
+    refused = ""
+    try:
+        clients.kafka_tool(*tool, "--alter", "--partitions", "3")
+    except RuntimeError as e:
+        refused = str(e)
+    check("InvalidPartitions" in refused, "partitions only grow", refused[-400:])
+
+
+@scenario
+def metrics_tell_of_the_cluster(c):
+    m = c.metrics()
+    check(m["kaas_operator_leader"] == 1 and m["kaas_operator_heartbeat_streams"] == 3, m)
+    check(m['kaas_cluster_brokers{cluster="default/demo",state="serving"}'] == 3, m)
+    check(m['kaas_cluster_partitions_offline{cluster="default/demo"}'] == 0, m)
+    generation = m['kaas_cluster_image_generation{cluster="default/demo"}']
+    for n in range(3):
+        b = eventually(lambda n=n: (b := c.metrics(n))["kaas_image_generation"] >= generation and b, 10, what="the image")
+        check(b["kaas_heartbeat_active"] == 1 and b["kaas_broker_ready"] == 1, n, b)
+
+
+@scenario
 def garbage_costs_only_its_connection(c):
     before = c.pids()
     with c.conn(0) as neighbour:
@@ -279,6 +345,13 @@ def the_end_leaves_nothing(c):
     c.stop()
     check(not [p for p in pids if os.path.exists(f"/proc/{p}")], "processes left")
     check(local.ports_free(c.base), "ports left")
+
+
+def kcat_put(c, topic, text):
+    """Whether a record was taken."""
+    r = subprocess.run(["kcat", "-P", "-b", c.bootstrap, "-t", topic], input=text, text=True, capture_output=True, check=False,
+                       timeout=30)
+    return r.returncode == 0
 
 
 def zombie(pid):

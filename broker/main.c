@@ -42,6 +42,8 @@ static int run(const char *path, int32_t id)
         fprintf(stderr, "kaas-broker: %s: %s\n", path, err.msg);
         return 2;
     }
+    /* A name server that is silent must not hold up a new stream to the operator, or the exit. */
+    setenv("RES_OPTIONS", "timeout:1 attempts:2", 0);
     return kb_broker_run(config);
 }
 

@@ -221,9 +221,13 @@ int kl_start(const struct kl_opts *o, struct rt_loop *loop, struct kl_cluster **
     k->plan = kl_plan_new(o->broker_id);
     k->topics = kl_topics_new(k);
     k->admin = kl_admin_new(k);
+    *ret = k; /* callbacks may come from here on */
     k->begin.fn = begin;
-    rt_post(loop, &k->begin);
-    *ret = k;
+    if (rt_on_loop(loop)) {
+        begin(&k->begin); /* a drain may follow at once */
+    } else {
+        rt_post(loop, &k->begin);
+    }
     return 0;
 }
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from . import runner, wire
 
@@ -106,6 +108,17 @@ class KubeCluster:
         runner.check(pids, "no process of broker", n)
         for pid in pids:
             os.kill(pid, sig)
+
+    def readyz(self, n):
+        """Status code of a broker's /readyz; 0 when nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://{self.name}-{n}.{self.name}-brokers.{NAMESPACE}.svc.cluster.local:8080/readyz",
+                                        timeout=2) as r:
+                return r.status
+        except urllib.error.HTTPError as e:
+            return e.code
+        except OSError:
+            return 0
 
     def pods(self):
         """{pod: uid} and restarts"""

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -109,6 +110,8 @@ def under_load(c, seconds, fault):
 @scenario
 def a_killed_container_is_fenced_and_comes_back(c):
     before = eventually(lambda: c.coordinators((0, 1, 2), GROUPS), 30)
+    c.create_topic("faults", load.PARTITIONS)
+    homes = {p: leader for p, (leader, _) in c.leaders("faults").items()}
     watch = Watch("demo")
     try:
         def fault():
@@ -121,6 +124,7 @@ def a_killed_container_is_fenced_and_comes_back(c):
     finally:
         watch.close()
     eventually(lambda: c.coordinators((0, 1, 2), GROUPS) == before, 60, 0.5, "R22: the same coordinators back")
+    eventually(lambda: {p: leader for p, (leader, _) in c.leaders("faults").items()} == homes, 60, 0.5, "the same partitions back")
     return note
 
 
@@ -142,6 +146,9 @@ def a_cut_off_node_stays_dead_and_fenced(c):
                                               for b in s.get("brokers", [])), t0, 15)
             with c.conn(alive[0]) as conn:
                 eventually(lambda: conn.describe_cluster().get(victim) is True, 5, what="R31")
+                out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ClusterTool", "list-endpoints", "--bootstrap-server",
+                                         c.address(alive[0]), "--include-fenced-brokers")
+                check([line.split()[4] for line in out.splitlines() if line.split()[:1] == [str(victim)]] == ["fenced"], out)
                 hold(lambda: c.broker_status(victim)["state"] == "Fenced" and c.broker_status(victim)["health"] == "Dead"
                      and all(n in conn.metadata()["brokers"] for n in alive), MINUTE, 0.5, "Dead and fenced, survivors listed")
         finally:
@@ -223,6 +230,54 @@ def garbage_costs_only_its_connection(c):
     ended = garbage.throw(c.address(0))
     check("still open" not in ended.values(), ended)
     check(c.pods() == before, "a broker restarted")
+
+
+@scenario
+def five_hundred_topics_in_a_burst_flap_nobody(c):
+    bad, stop = [], threading.Event()
+
+    def watch():
+        while not stop.wait(0.05):
+            bad.extend((n, code) for n in range(3) if (code := c.readyz(n)) != 200)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    names = [f"burst-{i}" for i in range(500)]
+    try:
+        for k in range(0, 500, 50):
+            with c.conn(k // 50 % 3) as conn:
+                conn.sock.settimeout(120)
+                errors = conn.create_topics(names[k:k + 50], timeout_ms=60000)
+                check(not any(errors.values()), {n: e for n, e in errors.items() if e})
+        eventually(lambda: all((t := c.metadata()["topics"].get(n)) and t["error"] == 0 and t["partitions"][0]["leader"] >= 0
+                               for n in names), 60, 0.3, "500 topics led")
+    finally:
+        stop.set()
+        watcher.join()
+    check(not bad, "R45: readiness flapped:", bad[:3])
+    with c.conn(0) as conn:
+        conn.sock.settimeout(120)
+        check(not any(conn.delete_topics(names, timeout_ms=60000).values()), "deletion")
+
+
+@scenario
+def cold_restart_of_all_brokers_keeps_everything(c):
+    name = "java-4.4"
+    topics = set(c.metadata()["topics"])
+    for n in range(3):
+        c.kill(n)
+    eventually(lambda: all(c.readyz(n) == 200 for n in range(3)), 90, 0.3, "three ready brokers")
+    eventually(lambda: topics <= set(c.metadata()["topics"]), 30, what="all topics")
+    eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
+    r = clients.consume(name, c.bootstrap, f"mixed-{name}", f"cold-{int(time.time())}", RECORDS).result()
+    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+    leaders = {p["leader"] for t in c.metadata()["topics"].values() for p in t["partitions"].values()}
+    check(leaders == {0, 1, 2}, "spread over", leaders)
+
+
+def committed(c, group):
+    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", c.bootstrap,
+                             "--describe", "--group", group)
+    return [int(line.split()[3]) for line in out.splitlines() if line.startswith(group)]
 
 
 @scenario

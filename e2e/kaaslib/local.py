@@ -52,12 +52,17 @@ class LocalCluster:
         self.base = free_base_port()
         self.replicas = replicas
         self.config = config
+        self.topics = []
         self.env = dict(os.environ, **(env or {}))
         self.operator = None
 
-    def write_spec(self):
+    def write_spec(self, replicas=None):
+        """The file the operator follows: replaced at once, as editors do."""
         f = self.dir / "cluster.yaml"
-        f.write_text(json.dumps(spec(self.replicas, config=self.config)))
+        tmp = f.with_suffix(".tmp")
+        docs = [spec(self.replicas if replicas is None else replicas, config=self.config), *self.topics]
+        tmp.write_text("\n---\n".join(json.dumps(d) for d in docs))
+        tmp.rename(f)
         return f
 
     def start(self):
@@ -134,11 +139,7 @@ class LocalCluster:
 
     def scale(self, replicas):
         """Edits the KaasCluster file, as kubectl scale would."""
-        self.replicas_wanted = replicas
-        f = self.dir / "cluster.yaml"
-        tmp = f.with_suffix(".tmp")
-        tmp.write_text(json.dumps(spec(replicas, config=self.config)))
-        tmp.rename(f)
+        self.write_spec(replicas)
 
     def hold_back(self, n):
         """Keeps broker n from being started again (a node that does not come back)."""

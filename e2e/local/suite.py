@@ -264,6 +264,51 @@ def partitions_are_added_with_kafkas_tool(c):
 
 
 @scenario
+def topics_follow_their_kaastopic(c):
+    def declare(partitions, config):
+        c.topics = [{"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasTopic", "metadata": {"name": "declared"},
+                     "spec": {"cluster": "demo", "topicName": "declared", "partitions": partitions, "config": config}}]
+        c.write_spec()
+    def led():
+        parts = meta(c, "declared")["partitions"].values()
+        return len(parts) if all(p["leader"] >= 0 for p in parts) else 0
+    declare(2, {"retention.ms": "60000"})
+    eventually(lambda: led() == 2, 20, what="a declared topic")
+    check(kcat_put(c, "declared", "x" * 5000))
+    declare(4, {"max.message.bytes": "2000"})
+    eventually(lambda: led() == 4, 20, what="more partitions")
+    eventually(lambda: not kcat_put(c, "declared", "x" * 5000), 10, 0.5, what="a changed config in open logs")
+    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type",
+                             "topics", "--entity-name", "declared", "--describe")
+    check("max.message.bytes=2000" in out and "retention.ms" not in out, "what the file no longer says is gone", out)
+    c.topics = []
+    c.write_spec()
+    with c.conn(0) as conn:
+        check(conn.delete_topics(["declared"])["declared"] == 0)
+
+
+@scenario
+def broker_configs_follow_the_kaascluster(c):
+    def made(partitions):
+        made.n += 1
+        with c.conn(made.n % 3) as conn:
+            t = eventually(lambda: (t := conn.metadata([f"auto-{made.n}"], auto_create=True)["topics"][f"auto-{made.n}"])["error"] in (0, 5)
+                           and t, 10, what="an automatic topic")
+        return len(t["partitions"]) == partitions
+    made.n = 0
+    pids = c.pids()
+    check(made(1))
+    c.config = {"num.partitions": "4"}
+    c.write_spec()
+    eventually(lambda: made(4), 10, 0.2, what="num.partitions of the new spec")
+    rolled = lambda: c.status().get("serving") == 3 and not set(pids) & set(c.pids()) and len(c.pids()) == 3
+    eventually(rolled, 120, 0.2, what="the rollout of the brokers' file")
+    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type",
+                             "brokers", "--entity-default", "--describe")
+    check("num.partitions=4" in out and "DYNAMIC_DEFAULT_BROKER_CONFIG" in out, out)
+
+
+@scenario
 def metrics_tell_of_the_cluster(c):
     m = c.metrics()
     check(m["kaas_operator_leader"] == 1 and m["kaas_operator_heartbeat_streams"] == 3, m)

@@ -165,7 +165,9 @@ static void copy_opts(struct kl_cluster *k, const struct kl_opts *o)
     struct kp_listener *l =
         kc_arena_zalloc(&k->strings, (size_t)o->n_listeners, sizeof(*k->o.listeners));
     KC_ASSERT(l);
-    memcpy(l, o->listeners, (size_t)o->n_listeners * sizeof(*l));
+    for (int32_t i = 0; i < o->n_listeners; i++) {
+        l[i] = o->listeners[i];
+    }
     k->o.listeners = l;
 }
 

@@ -326,6 +326,23 @@ static void stale_and_foreign_reports_change_nothing(void)
     kpt_fini(&w);
 }
 
+/* storage.md: after an error on a file the same incarnation claims again; the image follows. */
+static void an_owner_that_claims_again_moves_the_led_epoch_on(void)
+{
+    begin(2, 4);
+    const struct kp_part before = *part(0, 0);
+    uint64_t generation = w.image.generation;
+    w.topics[0].owner[0].epoch++;
+    kpt_run(&w, 2000);
+    KT_EQ(part(0, 0)->led, before.led);
+    KT_EQ(part(0, 0)->led_epoch, before.led_epoch + 1);
+    KT_EQ(w.image.parts[0][0].led_epoch, before.led_epoch + 1);
+    KT_TRUE(w.image.generation > generation);
+    KT_EQ(part(0, 0)->assigned, before.assigned);
+    KT_EQ(part(0, 0)->move.id, 0);
+    kpt_fini(&w);
+}
+
 static void the_fresh_mark_goes_when_every_partition_was_led(void)
 {
     begin(2, 4);
@@ -391,5 +408,6 @@ KT_MAIN("moves", KT(homes_are_even_and_each_topic_is_spread),
         KT(the_warm_target_takes_over_when_the_source_dies_in_prepare),
         KT(blocked_by_a_live_owner_returns_the_partition_then_condemns_it),
         KT(stale_and_foreign_reports_change_nothing),
+        KT(an_owner_that_claims_again_moves_the_led_epoch_on),
         KT(the_fresh_mark_goes_when_every_partition_was_led),
         KT(limits_refuse_and_deletion_gives_room_back), KT(a_tombstone_keeps_an_alive_assignee))

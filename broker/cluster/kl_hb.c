@@ -146,9 +146,12 @@ void kl_hb_conn_closed(struct kl_hb *hb, struct kl_conn *c, int why)
     int64_t cap = KC_MAX(hb->o.interval_ms, (int64_t)BACKOFF_MIN_MS);
     p->dial_ms = kc_mono_ms() + p->backoff_ms;
     p->backoff_ms = p->backoff_ms ? KC_MIN(p->backoff_ms * 2, cap) : BACKOFF_MIN_MS;
+    if (why == KC_E_CANCELLED) {
+        return; /* our own doing: another incarnation says hello */
+    }
     if (c->state == KL_CONN_UP) {
         say(p, "stream_lost", why);
-    } else if (why != p->last_error && why != KC_E_CANCELLED) {
+    } else if (why != p->last_error) {
         say(p, "stream_failed", why);
     }
     p->last_error = why;

@@ -6,6 +6,7 @@ KAAS_SOAK=1: 60 s and three freezes, as long as the NFS lease allows for."""
 
 import os
 import pathlib
+import shutil
 import sys
 import time
 
@@ -19,7 +20,8 @@ SOAK = bool(os.environ.get("KAAS_SOAK"))
 SECONDS = 60 if SOAK else 20
 FREEZES = 3 if SOAK else 1
 FROZEN_S = 13 if SOAK else 6
-BIN = HERE.parent.parent / "build/release/bin"
+BUILT = HERE.parent.parent / "build/release/bin"
+BIN = pathlib.Path("/mnt/ctl")  # where a node finds the programs, wherever the tree lies
 
 
 def fight(r, binary, name, disturb=None, seconds=SECONDS):
@@ -89,6 +91,8 @@ def the_build_without_the_check_loses(r):
 
 def main():
     with rig.Rig() as r:
+        for program in ("kaas-broker", "kaas-fight", "kaas-fight-cached"):
+            shutil.copy(BUILT / program, r.ctl / program)
         return runner.run(r, sys.argv[1:])
 
 

@@ -182,7 +182,7 @@ int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarna
 /* ---- chains ---- */
 
 struct listing {
-    uint64_t count, max;
+    uint64_t end; /* behind the largest number */
 };
 
 static bool on_name(void *arg, const char *name)
@@ -190,8 +190,7 @@ static bool on_name(void *arg, const char *name)
     struct listing *l = arg;
     int64_t k;
     if (strncmp(name, "ctl.", 4) == 0 && kc_parse_i64(kc_str_of(name + 4), &k) == 0 && k >= 0) {
-        l->count++;
-        l->max = KC_MAX(l->max, (uint64_t)k);
+        l->end = KC_MAX(l->end, (uint64_t)k + 1);
     }
     return true;
 }
@@ -229,16 +228,18 @@ int ks_chain_load(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partiti
     if (rc) {
         return kc_fail(err, rc, "%s: %s", dir, kc_strerror(rc));
     }
-    if (l.count && l.count != l.max + 1) {
-        return kc_fail(err, KC_E_CORRUPT, "%s: the chain has a gap below ctl.%" PRIu64, dir, l.max);
-    }
-    uint64_t end = KC_MAX(l.count, known_k);
+    /* A listing that is read while the chain grows may have a later record without an earlier one
+     * (readdir promises nothing of what is added meanwhile), so only the file itself tells a gap. */
+    uint64_t end = KC_MAX(l.end, known_k);
     uint8_t *buf = c->next_k < end ? kc_try_alloc(KS_REC_MAX) : NULL;
     if (c->next_k < end && !buf) {
         return kc_fail(err, -ENOMEM, "%s: %s", dir, kc_strerror(-ENOMEM));
     }
     while (!rc && c->next_k < end) {
         rc = load_one(fs, topic, partition, c, buf, err);
+    }
+    if (rc == -ENOENT && c->next_k < l.end) {
+        rc = kc_fail(err, KC_E_CORRUPT, "%s: the chain has a gap at ctl.%" PRIu64, dir, c->next_k);
     }
     kc_free(buf);
     return rc;

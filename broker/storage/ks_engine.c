@@ -366,8 +366,8 @@ void ks_engine_close(struct ks_engine *e)
     if (!e) {
         return;
     }
+    rt_pool_free(e->scan); /* its jobs wake the watch thread */
     ks_watch_stop(e);
-    rt_pool_free(e->scan);
     pthread_mutex_lock(&e->p_lock);
     e->recover_gone = true;
     pthread_mutex_unlock(&e->p_lock);

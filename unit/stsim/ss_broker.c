@@ -1,0 +1,401 @@
+#include "ss_broker.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/kc_mem.h"
+#include "ss_srv.h"
+#include "storage/ks_int.h"
+
+struct ss_shared ss_shared;
+
+/* ---- life ---- */
+
+static void on_fenced(void *ctx, const char *why)
+{
+    struct ss_broker *b = ctx;
+    (void)why;
+    b->fenced = true;
+}
+
+void ss_broker_register(struct ss_broker *b)
+{
+    struct ks_metrics m;
+    struct kc_err err = {0};
+    ks_metrics_read(b->e, &m);
+    if (m.open_logs > 0) {
+        return;
+    }
+    ss_set_node(b->node);
+    b->inc = kc_uuid_random();
+    b->fenced = false; /* before: a word about the new one may come at once */
+    b->fenced = ks_register(b->e, &b->inc, &err) != 0;
+    ss_set_node(0);
+}
+
+void ss_broker_start(struct ss_broker *b, int node, int id, bool auditor)
+{
+    struct ks_fs fs;
+    struct ks_opts opts = {.broker_id = id,
+                           .loop = &b->loop,
+                           .on_fenced = on_fenced,
+                           .unsafe_storage = ss_srv_lie() != SS_HONEST, /* the probe would tell */
+                           .cache_bytes = ss_chance(500) ? 4096 : 1 << 20,
+                           .ctx = b};
+    char cluster[KC_UUID_B64_LEN + 1] = "";
+    struct kc_err err = {0};
+    memset(b, 0, sizeof(*b));
+    b->node = node;
+    b->id = id;
+    b->auditor = auditor;
+    b->client = ss_client_new(node, false);
+    for (int p = 0; p < SS_PARTS; p++) {
+        b->slot[p].b = b;
+        b->slot[p].part = p;
+    }
+    KC_ASSERT(rt_loop_init(&b->loop, "node") == 0);
+    b->loop.thread = pthread_self();
+    ss_client_fs(b->client, &fs);
+    ss_set_node(node);
+    int rc = ks_engine_open_on(&fs, &opts, cluster, &b->e, &err);
+    ss_set_node(0);
+    if (rc) {
+        ss_check_fail("a healthy volume is refused: %s", err.msg);
+        return;
+    }
+    b->up = true;
+    ss_broker_register(b);
+    ss_client_faults(b->client, !auditor);
+}
+
+void ss_broker_turn(struct ss_broker *b)
+{
+    ss_set_node(b->node);
+    uv_run(&b->loop.uv, UV_RUN_NOWAIT);
+    ss_set_node(0);
+}
+
+void ss_broker_retain(struct ss_broker *b)
+{
+    ss_set_node(b->node);
+    ks_retention_post(b->e);
+    ss_set_node(0);
+}
+
+void ss_broker_stop(struct ss_broker *b, bool crash)
+{
+    if (!b->up) {
+        return;
+    }
+    if (b->frozen_until_us) {
+        b->frozen_until_us = 0;
+        ss_freeze(b->node, false);
+    }
+    if (crash) {
+        b->dead = true; /* nobody hears of it any more */
+        ss_client_crash(b->client);
+    }
+    ss_set_node(b->node);
+    for (int p = 0; p < SS_PARTS; p++) {
+        struct ss_slot *s = &b->slot[p];
+        while (s->state == SS_SEALING) {
+            ss_sleep_us(1000);
+            uv_run(&b->loop.uv, UV_RUN_NOWAIT);
+        }
+        ss_slot_cancel(s);
+        ss_slot_close(s);
+    }
+    ks_engine_close(b->e);
+    rt_loop_stop(&b->loop);
+    rt_loop_run(&b->loop); /* runs what was posted, closes the handles */
+    ss_set_node(0);
+    ss_client_free(b->client);
+    b->client = NULL;
+    b->up = false;
+}
+
+/* ---- opening ---- */
+
+static bool condemned(void *ctx, int32_t broker, const struct kc_uuid *inc)
+{
+    const struct ss_broker *b = ctx;
+    (void)broker;
+    (void)inc;
+    return b->auditor || ss_chance(ss_shared.condemn);
+}
+
+static void on_watch(void *ctx, struct ks_log *log, bool gone)
+{
+    struct ss_slot *s = ctx;
+    if (!s->b->dead) {
+        ss_check_high_watermark(s->part, ks_log_offsets(log).high_watermark);
+    }
+    s->gone = s->gone || gone;
+}
+
+static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *err,
+                    int32_t blocker, const struct kc_uuid *blocker_inc)
+{
+    struct ss_slot *s = ctx;
+    (void)blocker;
+    (void)blocker_inc;
+    if (rc == KC_E_CORRUPT && !s->b->dead) {
+        ss_check_fail("an open says that partition %d is corrupt: %s", s->part, err->msg);
+    }
+    if (rc == 0 && !log) {
+        s->state = SS_WARM;
+        return;
+    }
+    s->handle = NULL;
+    s->state = rc ? SS_NONE : SS_OPEN;
+    if (!rc) {
+        ss_shared.takeovers++;
+        s->log = log;
+        s->gone = false;
+        ks_log_own(log, &s->b->loop);
+        ks_log_watch(log, on_watch, s);
+        on_watch(s, log, false);
+    }
+}
+
+static struct ks_open_args open_args(struct ss_slot *s)
+{
+    struct ks_open_args args = {
+        .topic_id = ss_shared.topic,
+        .partition = s->part,
+        .may_create = true,
+        .order = {.uid = "map", .term = 1, .generation = ++ss_shared.generation},
+        .config = {.segment_bytes = ss_shared.segment_bytes,
+                   .retention_ms = -1,
+                   .retention_bytes = ss_shared.retention_bytes,
+                   .segment_ms = INT64_MAX,
+                   .max_message_bytes = 1048588,
+                   .timestamp_before_max_ms = -1,
+                   .timestamp_after_max_ms = -1,
+                   .flush_messages = 1},
+        .condemned = condemned,
+        .condemned_ctx = s->b,
+        .loop = &s->b->loop,
+        .done = on_open,
+        .ctx = s,
+    };
+    return args;
+}
+
+void ss_slot_open(struct ss_slot *s)
+{
+    struct ks_open_args args = open_args(s);
+    s->state = SS_OPENING;
+    ss_set_node(s->b->node);
+    s->handle = ks_log_open(s->b->e, &args);
+    ss_set_node(0);
+}
+
+void ss_slot_prepare(struct ss_slot *s)
+{
+    struct ks_open_args args = open_args(s);
+    s->state = SS_WARMING;
+    ss_set_node(s->b->node);
+    s->handle = ks_log_prepare(s->b->e, &args);
+    ss_set_node(0);
+}
+
+void ss_slot_go(struct ss_slot *s)
+{
+    struct kc_bytes seal = {ss_shared.seal_len ? ss_shared.seal : NULL, ss_shared.seal_len};
+    s->state = SS_OPENING;
+    ss_set_node(s->b->node);
+    ks_open_go(s->handle, seal);
+    ss_set_node(0);
+}
+
+void ss_slot_cancel(struct ss_slot *s)
+{
+    if (s->handle) {
+        int node = ss_node();
+        ss_set_node(s->b->node);
+        ks_open_cancel(s->handle);
+        ss_set_node(node);
+        s->handle = NULL;
+        s->state = SS_NONE;
+    }
+}
+
+/* ---- appends ---- */
+
+struct append {
+    struct ss_slot *s;
+    uint64_t number;
+    int32_t records;
+    bool idempotent;
+};
+
+static void on_append(void *ctx, const struct ks_append_result *r)
+{
+    struct append *a = ctx;
+    struct ss_slot *s = a->s;
+    struct ss_counts *c = ss_check_counts();
+    struct ss_producer *p = &ss_shared.producer[s->part];
+    s->in_flight--;
+    if (r->error == 0 && !s->b->dead) {
+        ss_check_acked(s->part, a->number, r->base_offset, a->records);
+        if (a->idempotent) {
+            p->seq += p->records;
+            p->open = false;
+        }
+    } else {
+        c->refused++;
+        c->out_of_order += r->error == 45;
+    }
+    if (a->idempotent) {
+        p->in_flight = false;
+    }
+    kc_free(a);
+}
+
+void ss_slot_append(struct ss_slot *s, bool idempotent)
+{
+    struct ss_producer *p = &ss_shared.producer[s->part];
+    if (idempotent && p->in_flight) {
+        return;
+    }
+    struct append *a = kc_zalloc(sizeof(*a));
+    a->s = s;
+    a->idempotent = idempotent;
+    a->records = 1 + (int32_t)ss_below(3);
+    if (idempotent && p->open) {
+        a->number = p->number; /* the same again, until it is acked */
+        a->records = p->records;
+    } else {
+        a->number = ss_check_new(s->part);
+    }
+    if (idempotent) {
+        p->open = p->in_flight = true;
+        p->number = a->number;
+        p->records = a->records;
+    }
+    /* A repeat has the same bytes: its size comes from the number. */
+    size_t pad = a->number % 13 == 0 ? 5000 : a->number % 7 * 40;
+    struct ks_append_args args = {
+        .batches = ss_batch(a->number, a->records, idempotent ? 1000 + s->part : -1, p->seq, pad),
+        .origin = KS_FROM_CLIENT,
+        .now_wall_ms = 1700001000000,
+        .acks = -1,
+        .done = on_append,
+        .ctx = a};
+    ss_check_counts()->appends++;
+    s->in_flight++;
+    ss_set_node(s->b->node);
+    ks_log_append(s->log, &args);
+    ss_set_node(0);
+    kc_buf_unref(args.batches.buf);
+}
+
+/* ---- reads ---- */
+
+struct read {
+    struct ss_slot *s;
+    bool final, *done;
+    int64_t *next;
+};
+
+static void on_read(void *ctx, const struct ks_read_result *r)
+{
+    struct read *rd = ctx;
+    if (!r->error && !rd->s->b->dead) {
+        ss_check_read(rd->s->part, r, rd->final);
+    } else if (rd->final) {
+        ss_check_fail("the final log of partition %d cannot be read at offset %lld: error %d",
+                      rd->s->part, (long long)*rd->next, r->error);
+    }
+    for (int32_t i = 0; i < r->n_slices; i++) {
+        kc_buf_unref(r->slices[i].buf);
+    }
+    if (rd->final) {
+        *rd->next = r->next_offset;
+        *rd->done = true;
+    }
+    kc_free(rd);
+}
+
+void ss_slot_read(struct ss_slot *s)
+{
+    struct ks_offsets o = ks_log_offsets(s->log);
+    if (o.high_watermark <= o.start) {
+        return;
+    }
+    struct read *rd = kc_zalloc(sizeof(*rd));
+    rd->s = s;
+    struct ks_read_args args = {.offset = o.start +
+                                          (int64_t)ss_below((uint64_t)(o.high_watermark - o.start)),
+                                .limit_offset = o.high_watermark,
+                                .max_bytes = 1 + (int32_t)ss_below(9000),
+                                .at_least_one = true};
+    ss_set_node(s->b->node);
+    ks_log_read(s->log, &args, on_read, rd);
+    ss_set_node(0);
+}
+
+void ss_slot_read_all(struct ss_slot *s)
+{
+    struct ks_offsets o = ks_log_offsets(s->log);
+    int64_t at = o.start;
+    while (at < o.high_watermark && !ss_check_broken()) {
+        bool done = false;
+        int64_t next = at;
+        struct read *rd = kc_zalloc(sizeof(*rd));
+        *rd = (struct read){.s = s, .final = true, .done = &done, .next = &next};
+        struct ks_read_args args = {.offset = at,
+                                    .limit_offset = o.high_watermark,
+                                    .max_bytes = 1 << 16,
+                                    .at_least_one = true};
+        ss_set_node(s->b->node);
+        ks_log_read(s->log, &args, on_read, rd);
+        ss_set_node(0);
+        while (!done) {
+            ss_sleep_us(500);
+            ss_broker_turn(s->b);
+        }
+        if (next <= at) {
+            ss_check_fail("a read of partition %d at offset %lld gives nothing", s->part,
+                          (long long)at);
+        }
+        at = next;
+    }
+    ss_check_final(s->part, o.start, o.high_watermark);
+}
+
+/* ---- letting go ---- */
+
+static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)
+{
+    struct ss_slot *s = ctx;
+    (void)epoch;
+    s->state = SS_NONE;
+    s->log = NULL;
+    if (rc == 0 && !s->b->dead) {
+        ss_check_high_watermark(s->part, end);
+        memcpy(ss_shared.seal, record.ptr, (size_t)record.len);
+        ss_shared.seal_len = s->part == 0 ? record.len : 0; /* moves are of partition 0 */
+    }
+}
+
+void ss_slot_seal(struct ss_slot *s)
+{
+    s->state = SS_SEALING;
+    ss_set_node(s->b->node);
+    ks_log_seal(s->log, &s->b->loop, on_seal, s);
+    ss_set_node(0);
+}
+
+void ss_slot_close(struct ss_slot *s)
+{
+    if (s->state == SS_OPEN) {
+        int node = ss_node();
+        ss_set_node(s->b->node);
+        s->state = SS_NONE;
+        ks_log_close(s->log);
+        ss_set_node(node);
+        s->log = NULL;
+    }
+}

@@ -1,0 +1,367 @@
+#include "ss_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_crc32c.h"
+#include "base/kc_mem.h"
+#include "base/kc_str.h"
+#include "ss_mutant.h"
+#include "storage/ks_batch.h"
+#include "storage/ks_bytes.h"
+#include "storage/ks_vol.h"
+
+enum { BATCHES_MAX = 1 << 16, OFFSETS_MAX = 1 << 17, SEALS_MAX = 8192 };
+
+struct sent {
+    int part;
+    int64_t acked; /* base offset; -1 = not */
+    int64_t final; /* where the final log has it; -1 = nowhere yet */
+};
+
+struct sealed {
+    char path[KS_PATH_MAX];
+    uint64_t len, digest;
+    int part;
+};
+
+struct part {
+    uint32_t seen[OFFSETS_MAX]; /* offset -> number + 1 of the batch: acks and reads */
+    uint32_t final[OFFSETS_MAX];
+    int32_t epoch[OFFSETS_MAX];
+    int64_t hw, final_end;
+    struct ks_chain chain;
+};
+
+static struct {
+    struct kc_uuid topic;
+    uint64_t n_sent;
+    struct sent sent[BATCHES_MAX];
+    struct part part[SS_PARTS];
+    int n_sealed;
+    struct sealed sealed[SEALS_MAX];
+    struct ss_counts counts;
+    char broken[512];
+} * C;
+
+const char *ss_check_broken(void)
+{
+    return C->broken[0] ? C->broken : NULL;
+}
+
+void ss_check_fail(const char *fmt, ...)
+{
+    if (!C->broken[0]) {
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(C->broken, sizeof(C->broken), fmt, ap);
+        va_end(ap);
+    }
+}
+
+struct ss_counts *ss_check_counts(void)
+{
+    return &C->counts;
+}
+
+void ss_check_begin(const struct kc_uuid *topic)
+{
+    C = calloc(1, sizeof(*C)); /* zeroed lazily by the kernel: kc_zalloc would touch it all */
+    KC_ASSERT(C);
+    C->topic = *topic;
+    for (int p = 0; p < SS_PARTS; p++) {
+        ks_chain_init(&C->part[p].chain);
+    }
+}
+
+void ss_check_end(void)
+{
+    for (int p = 0; p < SS_PARTS; p++) {
+        ks_chain_fini(&C->part[p].chain);
+    }
+    free(C);
+    C = NULL;
+}
+
+/* ---- batches ---- */
+
+uint64_t ss_check_new(int part)
+{
+    KC_ASSERT(C->n_sent < BATCHES_MAX);
+    C->sent[C->n_sent] = (struct sent){.part = part, .acked = -1, .final = -1};
+    return C->n_sent++;
+}
+
+static uint8_t *put_varint(uint8_t *p, int64_t v)
+{
+    uint64_t z = ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+    for (; z >= 0x80; z >>= 7) {
+        *p++ = (uint8_t)(z | 0x80);
+    }
+    *p++ = (uint8_t)z;
+    return p;
+}
+
+/* The first record's value starts with the number; it stands at a fixed place. */
+enum { NUMBER_AT = KS_BATCH_HEADER + 8 };
+
+struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad)
+{
+    size_t value = 64 + pad; /* two varint bytes at least, so that the place is fixed */
+    struct kc_buf *buf = kc_buf_new(KS_BATCH_HEADER + (size_t)records * (value + 24));
+    KC_ASSERT(buf);
+    uint8_t *raw = buf->data, *p = raw + KS_BATCH_HEADER;
+    memset(raw, 0, KS_BATCH_HEADER);
+    for (int32_t i = 0; i < records; i++) {
+        uint8_t head[24], *h = head;
+        *h++ = 0;
+        h = put_varint(h, 0);
+        h = put_varint(h, i);
+        h = put_varint(h, -1);
+        h = put_varint(h, (int64_t)value);
+        p = put_varint(p, (int64_t)((size_t)(h - head) + value + 1));
+        memcpy(p, head, (size_t)(h - head));
+        p += h - head;
+        memset(p, (int)('a' + number % 26), value);
+        ks_put64(p, number);
+        p += value;
+        *p++ = 0;
+    }
+    size_t len = (size_t)(p - raw);
+    ks_put32(raw + 8, (uint32_t)(len - KS_BATCH_PREFIX));
+    ks_put32(raw + 12, UINT32_MAX);
+    raw[16] = 2;
+    ks_put32(raw + 23, (uint32_t)(records - 1));
+    ks_put64(raw + 27, 1700000001000u);
+    ks_put64(raw + 35, 1700000001000u);
+    ks_put64(raw + 43, (uint64_t)pid);
+    ks_put16(raw + 51, pid < 0 ? UINT16_MAX : 0);
+    ks_put32(raw + 53, (uint32_t)(pid < 0 ? -1 : seq));
+    ks_put32(raw + 57, (uint32_t)records);
+    ks_put32(raw + 17, kc_crc32c(0, raw + 21, len - 21));
+    return (struct kc_slice){.buf = buf, .ptr = raw, .len = len};
+}
+
+/* ---- I4, I5, I1 ---- */
+
+static void note(int part, uint64_t number, int64_t base, int32_t records, const char *how)
+{
+    struct part *p = &C->part[part];
+    if (base < 0 || base + records > OFFSETS_MAX || number >= C->n_sent ||
+        C->sent[number].part != part) {
+        ss_check_fail("I4: %s gave offset %lld of partition %d to batch %llu, which is not of it",
+                      how, (long long)base, part, (unsigned long long)number);
+        return;
+    }
+    for (int64_t o = base; o < base + records; o++) {
+        if (p->seen[o] && p->seen[o] != number + 1) {
+            ss_check_fail("I4: %s gave offset %lld of partition %d to batch %llu; it was of %u",
+                          how, (long long)o, part, (unsigned long long)number, p->seen[o] - 1);
+        }
+        p->seen[o] = (uint32_t)number + 1;
+    }
+}
+
+void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records)
+{
+    struct sent *s = &C->sent[number];
+    C->counts.acks++;
+    note(part, number, base, records, "an ack");
+    if (s->acked >= 0 && s->acked != base) {
+        ss_check_fail("batch %llu was acked at offset %lld and at %lld", (unsigned long long)number,
+                      (long long)s->acked, (long long)base);
+    }
+    s->acked = base;
+}
+
+void ss_check_high_watermark(int part, int64_t hw)
+{
+    C->part[part].hw = KC_MAX(C->part[part].hw, hw);
+}
+
+static void note_final(int part, uint64_t number, const struct ks_batch *b)
+{
+    struct part *p = &C->part[part];
+    struct sent *s = &C->sent[number];
+    const struct ks_epoch *e = ks_chain_epoch(&p->chain, b->epoch);
+    if (s->final >= 0 && s->final != b->base) {
+        ss_check_fail("batch %llu is in the log twice, at offsets %lld and %lld",
+                      (unsigned long long)number, (long long)s->final, (long long)b->base);
+    }
+    if (!e || e->base < 0 || b->base < e->base || (e->sealed && ks_batch_last(b) >= e->end)) {
+        ss_check_fail("I9: the batch at offset %lld says epoch %d, which is elsewhere",
+                      (long long)b->base, b->epoch);
+    }
+    s->final = b->base;
+    for (int64_t o = b->base; o <= ks_batch_last(b); o++) {
+        if (p->final[o] && (p->final[o] != number + 1 || p->epoch[o] != b->epoch)) {
+            ss_check_fail("I6: offset %lld of partition %d changed under a seal", (long long)o,
+                          part);
+        }
+        p->final[o] = (uint32_t)number + 1;
+        p->epoch[o] = b->epoch;
+    }
+}
+
+void ss_check_read(int part, const struct ks_read_result *r, bool final)
+{
+    C->counts.reads++;
+    for (int32_t i = 0; i < r->n_slices; i++) {
+        const uint8_t *p = r->slices[i].ptr;
+        struct ks_batch b;
+        for (size_t at = 0; at < r->slices[i].len; at += b.size) {
+            if (r->slices[i].len - at < NUMBER_AT + 8 || !ks_batch_parse(p + at, &b) ||
+                b.size > r->slices[i].len - at || !ks_batch_crc_ok(p + at, &b)) {
+                ss_check_fail("a read of partition %d gave bytes that are no batch", part);
+                return;
+            }
+            uint64_t number = ks_get64(p + at + NUMBER_AT);
+            C->counts.batches_read++;
+            note(part, number, b.base, b.count, final ? "the final log" : "a read");
+            if (final && !ss_check_broken()) {
+                note_final(part, number, &b);
+            }
+        }
+    }
+}
+
+void ss_check_final(int part, int64_t start, int64_t end)
+{
+    struct part *p = &C->part[part];
+    if (p->hw > end || end < p->final_end || end > OFFSETS_MAX) {
+        ss_check_fail("I5: partition %d ends at %lld; a high watermark was %lld, an end %lld", part,
+                      (long long)end, (long long)p->hw, (long long)p->final_end);
+        return;
+    }
+    p->final_end = end;
+    for (int64_t o = start; o < end; o++) {
+        if (!p->final[o]) {
+            ss_check_fail("the final log of partition %d has no offset %lld", part, (long long)o);
+        }
+    }
+    for (int64_t o = start; o < OFFSETS_MAX && !ss_check_broken(); o++) {
+        if (p->seen[o] && p->seen[o] != p->final[o]) {
+            ss_check_fail("I1/I5: batch %u had offset %lld of partition %d; the final log has %s",
+                          p->seen[o] - 1, (long long)o, part,
+                          o >= end ? "no such offset" : "another batch there");
+        }
+    }
+}
+
+/* ---- I2, I6, I7, I8: what happens on the volume ---- */
+
+static int part_of(const char *path, const char **ret_leaf)
+{
+    char id[KC_UUID_B64_LEN + 1], prefix[64];
+    kc_uuid_to_b64(&C->topic, id);
+    snprintf(prefix, sizeof(prefix), "topics/%s/", id);
+    size_t n = strlen(prefix);
+    if (strncmp(path, prefix, n) != 0 || path[n] < '0' || path[n] >= '0' + SS_PARTS ||
+        path[n + 1] != '/') {
+        return -1;
+    }
+    *ret_leaf = path + n + 2;
+    return path[n] - '0';
+}
+
+static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
+{
+    KC_ASSERT(C->n_sealed < SEALS_MAX);
+    struct sealed *s = &C->sealed[C->n_sealed++];
+    s->part = part;
+    ks_path_file(s->path, &C->topic, part, id);
+    s->len = len;
+    s->digest = ss_srv_digest(s->path, len);
+    if (!s->digest) {
+        ss_check_fail("%s is sealed at byte %llu, which is not on the volume", s->path,
+                      (unsigned long long)len);
+    }
+}
+
+static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
+{
+    const char *leaf = "";
+    int part = part_of(path, &leaf);
+    struct ks_rec r;
+    struct kc_err err = {0};
+    (void)ctx;
+    if (part < 0 || strncmp(leaf, "ctl.", 4) != 0) {
+        return;
+    }
+    struct ks_chain *c = &C->part[part].chain;
+    if (ks_rec_decode(data, len, &r)) {
+        ss_check_fail("I7: %s is no record", path);
+        return;
+    }
+    const struct ks_chain_file *prev = c->n_files ? &c->files[c->n_files - 1] : NULL;
+    struct ks_file_id rolled = prev ? prev->id : (struct ks_file_id){0};
+    int64_t named;
+    if (kc_parse_i64(kc_str_of(leaf + 4), &named) || (uint64_t)named != c->next_k) {
+        ss_check_fail("I7: %s stands where ctl.%llu was due", path, (unsigned long long)c->next_k);
+    } else if (ss_chain_apply(c, &r, &err)) {
+        ss_check_fail("I7: %s", err.msg);
+    } else if (c->late_seals) {
+        ss_check_fail("I2: epoch %d was sealed twice", r.epoch);
+    } else if (r.type == KS_SEAL) {
+        remember_sealed(part, r.seal.file, r.seal.len);
+    } else if (r.type == KS_ROLL) {
+        remember_sealed(part, rolled, r.roll.prev_len);
+    }
+    C->counts.claims += r.type == KS_CLAIM;
+    C->counts.seals += r.type == KS_SEAL;
+    C->counts.rolls += r.type == KS_ROLL;
+    C->counts.trims += r.type == KS_TRIM;
+    ks_rec_fini(&r);
+}
+
+static const struct ks_chain_file *file_named(int part, const char *leaf)
+{
+    const struct ks_chain *c = &C->part[part].chain;
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        char name[KS_FILE_NAME_LEN];
+        ks_file_name(c->files[i].id, name);
+        if (strcmp(name, leaf) == 0) {
+            return &c->files[i];
+        }
+    }
+    return NULL;
+}
+
+static void unlinked(void *ctx, const char *path)
+{
+    const char *leaf = "";
+    int part = part_of(path, &leaf);
+    (void)ctx;
+    if (part < 0) {
+        return;
+    }
+    const struct ks_chain_file *f = file_named(part, leaf);
+    if (strncmp(leaf, "ctl.", 4) == 0 || (f && !f->dropped)) {
+        ss_check_fail("I8: %s was removed, and no record says so", path);
+    }
+}
+
+static void broken(void *ctx, const char *what, const char *path)
+{
+    (void)ctx;
+    ss_check_fail("%s %s", what, path);
+}
+
+struct ss_watch ss_check_watch(void)
+{
+    return (struct ss_watch){.linked = linked, .unlinked = unlinked, .broken = broken};
+}
+
+void ss_check_sealed(void)
+{
+    for (int i = 0; i < C->n_sealed; i++) {
+        const struct sealed *s = &C->sealed[i];
+        const struct ks_chain_file *f = file_named(s->part, strrchr(s->path, '/') + 1);
+        if (f && !f->dropped && ss_srv_digest(s->path, s->len) != s->digest) {
+            ss_check_fail("I6: the first %llu bytes of %s changed after they were sealed",
+                          (unsigned long long)s->len, s->path);
+        }
+    }
+}

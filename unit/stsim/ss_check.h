@@ -1,0 +1,36 @@
+/* ss_check.h - what was acknowledged and read, and the invariants of storage.md over it. */
+#ifndef SS_CHECK_H
+#define SS_CHECK_H
+
+#include "ss_fs.h"
+#include "storage/ks_engine.h"
+
+enum { SS_PARTS = 2 };
+
+struct ss_counts {
+    uint64_t appends, acks, duplicates, refused, out_of_order, reads, batches_read, claims, seals,
+        rolls, trims;
+};
+
+void ss_check_begin(const struct kc_uuid *topic);
+void ss_check_end(void);
+struct ss_watch ss_check_watch(void);
+/* The first violation; NULL = none. */
+const char *ss_check_broken(void);
+KC_PRINTF(1, 2) void ss_check_fail(const char *fmt, ...);
+struct ss_counts *ss_check_counts(void);
+
+/* A batch that will be sent: its number, which its records carry. */
+uint64_t ss_check_new(int part);
+struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad);
+
+void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records);
+void ss_check_high_watermark(int part, int64_t hw);
+/* Whole batches that a read gave. final: it is the log as the last owner sees it. */
+void ss_check_read(int part, const struct ks_read_result *r, bool final);
+/* Everything acked or read is in the final log, from start on. */
+void ss_check_final(int part, int64_t start, int64_t end);
+/* Sealed bytes are what they were. */
+void ss_check_sealed(void);
+
+#endif

@@ -1,0 +1,316 @@
+/* A client of the simulated file system: pages, attributes and names that may be old, and the port. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_mem.h"
+#include "ss_client.h"
+
+/* ---- a request and its way ---- */
+
+static int64_t latency(struct ss_client *c)
+{
+    int64_t us = 50 + (int64_t)ss_below(600);
+    if (ss_chance(20)) {
+        us += (int64_t)ss_below(40000);
+    }
+    if (c->faults && ss_chance(ss_srv_get_rates()->stall)) {
+        ss_srv_count(SS_F_STALL);
+        us += (int64_t)ss_below(15000000);
+    }
+    return us;
+}
+
+/* To the server: 0, an error instead, or IN_FLIGHT. */
+int ss_go(struct ss_client *c)
+{
+    if (c->dead) {
+        return -EIO;
+    }
+    ss_sleep_us(latency(c));
+    if (c->dead) {
+        return ss_chance(500) ? IN_FLIGHT : -EIO;
+    }
+    if (c->faults && ss_chance(ss_srv_get_rates()->op_error)) {
+        ss_srv_count(SS_F_EIO);
+        return -EIO;
+    }
+    return 0;
+}
+
+/* And back. Nothing of a dead node matters any more. */
+int ss_back(struct ss_client *c, int rc)
+{
+    ss_sleep_us(latency(c) / 2);
+    return c->dead ? -EIO : rc;
+}
+
+int ss_reply(struct ss_client *c, int rc, int lost)
+{
+    if (rc == 0 && c->faults && ss_chance(ss_srv_get_rates()->lost_reply)) {
+        ss_srv_count(SS_F_LOST_REPLY);
+        rc = lost && ss_chance(700) ? lost : -EIO;
+    }
+    return ss_back(c, rc);
+}
+
+/* ---- names ---- */
+
+void ss_know(struct ss_client *c, const char *path, struct ss_ino *ino)
+{
+    struct dentry *d = kc_zalloc(sizeof(*d));
+    d->ino = ino;
+    d->until_us = ss_now_us() + NAME_US;
+    kc_free(kc_map_put(&c->names, path, strlen(path), d));
+}
+
+void ss_unknow(struct ss_client *c, const char *path)
+{
+    kc_free(kc_map_del(&c->names, path, strlen(path)));
+}
+
+/* From the cache, else from the server. */
+struct ss_ino *ss_resolve(struct ss_client *c, const char *path)
+{
+    const struct dentry *d = kc_map_get(&c->names, path, strlen(path));
+    struct ss_ino *there = ss_srv_lookup(path);
+    if (d && d->until_us > ss_now_us() && (!d->ino || d->ino->nlink > 0)) {
+        if (d->ino != there) {
+            ss_srv_count(SS_F_STALE_NAME);
+        }
+        return d->ino;
+    }
+    ss_know(c, path, there);
+    return there;
+}
+
+/* A directory that was read anew tells which names have appeared. */
+void ss_forget_absent(struct ss_client *c, const char *dir)
+{
+    struct kc_map_iter it = {0};
+    size_t n = strlen(dir);
+    for (struct kc_map_entry *e; (e = kc_map_next(&c->names, &it));) {
+        struct dentry *d = e->value;
+        if (!d->ino && e->key_len > n && strncmp(e->key, dir, n) == 0) {
+            kc_free(kc_map_del(&c->names, e->key, e->key_len));
+        }
+    }
+}
+
+/* ---- pages ---- */
+
+struct cfile *ss_file_of(struct ss_client *c, struct ss_ino *ino)
+{
+    if (ino->index >= c->n_files) {
+        uint32_t n = ino->index + 256;
+        c->files = kc_try_realloc(c->files, n * sizeof(struct cfile *));
+        KC_ASSERT(c->files);
+        memset(c->files + c->n_files, 0, (n - c->n_files) * sizeof(struct cfile *));
+        c->n_files = n;
+    }
+    struct cfile *f = c->files[ino->index];
+    if (!f) {
+        f = c->files[ino->index] = kc_zalloc(sizeof(*f));
+        f->ino = ino;
+    }
+    return f;
+}
+
+void ss_drop_clean(struct cfile *f)
+{
+    for (uint32_t i = 0; i < f->n_pages; i++) {
+        if (f->pages[i] && !f->pages[i]->dirty) {
+            kc_free(f->pages[i]);
+            f->pages[i] = NULL;
+        }
+    }
+}
+
+void ss_revalidate(struct cfile *f)
+{
+    if (f->change != f->ino->change) {
+        ss_drop_clean(f);
+    }
+    f->change = f->ino->change;
+    f->size = f->ino->size;
+    f->attr_us = ss_now_us();
+}
+
+struct page *ss_page_at(struct cfile *f, uint64_t i)
+{
+    if (i >= f->n_pages) {
+        uint32_t n = (uint32_t)i + 8;
+        f->pages = kc_try_realloc(f->pages, n * sizeof(struct page *));
+        KC_ASSERT(f->pages);
+        memset(f->pages + f->n_pages, 0, (n - f->n_pages) * sizeof(struct page *));
+        f->n_pages = n;
+    }
+    if (!f->pages[i]) {
+        f->pages[i] = kc_zalloc(sizeof(struct page));
+    }
+    return f->pages[i];
+}
+
+/* Reads the rest of a page from the server around what is known of it. */
+void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i)
+{
+    uint64_t at = i * SS_PAGE;
+    size_t n = ino->size > at ? (size_t)KC_MIN((uint64_t)SS_PAGE, ino->size - at) : 0;
+    for (size_t j = 0; j < n; j++) {
+        if (!p->dirty || j < p->lo || j >= p->hi) {
+            p->b[j] = ino->data[at + j];
+        }
+    }
+    p->lo = 0;
+    p->hi = p->dirty ? KC_MAX(p->hi, n) : n;
+}
+
+/* One page goes to the server; on an error it counts as clean, and the error waits to be told. */
+static void write_back(struct ss_client *c, struct cfile *f, uint32_t i)
+{
+    struct page *p = f->pages[i];
+    int rc = 0;
+    if (c->faults && ss_srv_is_full()) {
+        ss_srv_count(SS_F_ENOSPC);
+        rc = -ENOSPC;
+    } else if (c->faults && ss_chance(ss_srv_get_rates()->write_error)) {
+        ss_srv_count(SS_F_WRITE_ERROR);
+        rc = -EIO;
+    } else {
+        bool seen = f->change == f->ino->change;
+        rc = ss_srv_write(f->ino, c->serial, (uint64_t)i * SS_PAGE + p->lo, p->b + p->lo,
+                          p->hi - p->lo);
+        f->change = seen ? f->ino->change : f->change;
+    }
+    f->error = rc ? rc : f->error;
+    p->dirty = false;
+    if (rc && ss_chance(500)) {
+        kc_free(p); /* some kernels drop the page, others keep showing it */
+        f->pages[i] = NULL;
+    }
+}
+
+uint32_t ss_dirty_pages(const struct cfile *f)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_pages; i++) {
+        n += f->pages[i] && f->pages[i]->dirty;
+    }
+    return n;
+}
+
+/* Some dirty page of a file: which one is the seed's choice. */
+static bool write_back_one(struct ss_client *c, struct cfile *f)
+{
+    uint32_t n = ss_dirty_pages(f);
+    if (!n) {
+        return false;
+    }
+    uint64_t nth = n > 1 ? ss_below(n) : 0;
+    for (uint32_t i = 0; i < f->n_pages; i++) {
+        if (f->pages[i] && f->pages[i]->dirty && nth-- == 0) {
+            write_back(c, f, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ss_client_is_dirty(const struct ss_client *c)
+{
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        if (c->files[i] && ss_dirty_pages(c->files[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ss_client_write_back(struct ss_client *c)
+{
+    if (c->dead || !c->n_files) {
+        return;
+    }
+    uint32_t from = (uint32_t)ss_below(c->n_files);
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        struct cfile *f = c->files[(from + i) % c->n_files];
+        if (f && write_back_one(c, f)) {
+            return;
+        }
+    }
+}
+
+/* Everything of a file, in several requests; the error that waits, told once. */
+int ss_flush(struct ss_client *c, struct cfile *f)
+{
+    while (!c->dead && write_back_one(c, f)) {
+        if (ss_chance(300)) {
+            ss_sleep_us(latency(c) / 2);
+        }
+    }
+    int rc = f->error;
+    f->error = 0;
+    return rc;
+}
+
+/* ---- life ---- */
+
+struct ss_client *ss_client_new(int node, bool faults)
+{
+    struct ss_client *c = kc_zalloc(sizeof(*c));
+    c->node = node;
+    c->serial = ss_srv_serial();
+    c->faults = faults;
+    kc_map_init(&c->names);
+    return c;
+}
+
+void ss_client_fs(struct ss_client *c, struct ks_fs *ret)
+{
+    ks_fs_init(ret, &ss_port_ops, c);
+}
+
+void ss_client_faults(struct ss_client *c, bool on)
+{
+    c->faults = on;
+}
+
+void ss_client_crash(struct ss_client *c)
+{
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        struct cfile *f = c->files[i];
+        for (uint32_t j = 0; f && j < f->n_pages; j++) {
+            struct page *p = f->pages[j];
+            if (!p || !p->dirty) {
+                continue;
+            }
+            p->dirty = false;
+            if (ss_chance(400)) {
+                ss_srv_count(SS_F_LOST_PAGE);
+            } else {
+                ss_srv_late_write(f->ino, c->serial, (uint64_t)j * SS_PAGE + p->lo, p->b + p->lo,
+                                  p->hi - p->lo);
+            }
+        }
+    }
+    c->dead = true;
+    ss_srv_count(SS_F_CRASH);
+}
+
+void ss_client_free(struct ss_client *c)
+{
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        struct cfile *f = c->files[i];
+        for (uint32_t j = 0; f && j < f->n_pages; j++) {
+            kc_free(f->pages[j]);
+        }
+        if (f) {
+            kc_free(f->pages);
+            kc_free(f);
+        }
+    }
+    kc_free(c->files);
+    kc_map_fini(&c->names, kc_free);
+    kc_free(c);
+}

@@ -1,0 +1,84 @@
+/* ss_client.h - the insides of a client: shared by its cache (ss_client.c) and the port (ss_port.c). */
+#ifndef SS_CLIENT_H
+#define SS_CLIENT_H
+
+#include "base/kc_map.h"
+#include "ss_srv.h"
+
+enum { FDS = 1024 };
+/* How old attributes and names may be, as measured. */
+#define ATTR_US 3000000LL
+#define NAME_US 30000000LL
+
+struct page {
+    size_t lo, hi; /* what is known of it */
+    bool dirty;
+    uint8_t b[SS_PAGE];
+};
+
+struct cfile {
+    struct ss_ino *ino;
+    uint64_t size, change; /* cached attributes */
+    int64_t attr_us; /* when they came */
+    uint64_t local; /* end of what was written here */
+    int error; /* of a write-back: told once */
+    int opens;
+    char silly[KS_PATH_MAX]; /* its name since it was unlinked while open */
+    struct page **pages;
+    uint32_t n_pages;
+};
+
+struct dentry {
+    struct ss_ino *ino; /* NULL: absent */
+    int64_t until_us;
+};
+
+struct fd {
+    struct cfile *f;
+    enum ks_open_mode mode;
+    bool log; /* a data file */
+};
+
+struct ss_client {
+    int node, serial;
+    bool dead, faults;
+    struct kc_map names; /* path -> struct dentry */
+    struct cfile **files; /* by index of the inode */
+    uint32_t n_files;
+    struct fd fds[FDS];
+    uint64_t n_silly;
+};
+
+/* Requests: to the server (0, an error instead, or IN_FLIGHT: the node died after it had sent it),
+ * and back; nothing of a dead node matters any more. */
+enum { IN_FLIGHT = 1 };
+int ss_go(struct ss_client *c);
+int ss_back(struct ss_client *c, int rc);
+/* Back, but the answer may be lost: then `lost`, if it is an error, or EIO is told instead. */
+int ss_reply(struct ss_client *c, int rc, int lost);
+
+void ss_know(struct ss_client *c, const char *path, struct ss_ino *ino);
+void ss_unknow(struct ss_client *c, const char *path);
+/* From the cache, else from the server. */
+struct ss_ino *ss_resolve(struct ss_client *c, const char *path);
+/* A directory that was read anew tells which names have appeared. */
+void ss_forget_absent(struct ss_client *c, const char *dir);
+
+struct cfile *ss_file_of(struct ss_client *c, struct ss_ino *ino);
+void ss_revalidate(struct cfile *f);
+void ss_drop_clean(struct cfile *f);
+struct page *ss_page_at(struct cfile *f, uint64_t i);
+/* Reads the rest of a page from the server around what is known of it. */
+void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i);
+uint32_t ss_dirty_pages(const struct cfile *f);
+/* Everything of a file, in several requests; the error that waits, told once. */
+int ss_flush(struct ss_client *c, struct cfile *f);
+static inline uint64_t ss_size_of(const struct cfile *f)
+{
+    return KC_MAX(f->size, f->local);
+}
+
+/* ss_port.c */
+extern const struct ks_fs_ops ss_port_ops;
+
+#endif

@@ -1,0 +1,376 @@
+#include "ss_srv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/kc_hash.h"
+#include "base/kc_map.h"
+#include "base/kc_mem.h"
+#include "storage/ks_vol.h"
+
+struct late {
+    struct late *next;
+    enum ss_late kind;
+    int64_t due_us;
+    struct ss_ino *ino;
+    char path[KS_PATH_MAX];
+    int writer;
+    uint64_t pos;
+    size_t len;
+    uint8_t bytes[SS_PAGE];
+};
+
+static struct {
+    struct kc_map names; /* path -> struct ss_ino */
+    struct ss_ino **inos;
+    uint32_t n_inos, room;
+    struct late *late;
+    struct ss_watch watch;
+    struct ss_rates rates;
+    enum ss_lie lie;
+    int64_t full_until_us;
+    uint64_t faults[SS_FAULTS];
+    int serial;
+} V;
+
+const char *ss_fault_name(enum ss_fault f)
+{
+    static const char *const names[SS_FAULTS] = {
+        [SS_F_EIO] = "eio",
+        [SS_F_ENOSPC] = "enospc",
+        [SS_F_WRITE_ERROR] = "write-error",
+        [SS_F_LOST_REPLY] = "lost-reply",
+        [SS_F_STALL] = "stall",
+        [SS_F_STALE_NAME] = "stale-name",
+        [SS_F_STALE_READ] = "stale-read",
+        [SS_F_LOST_PAGE] = "lost-page",
+        [SS_F_LATE_PAGE] = "late-page",
+        [SS_F_LATE_OP] = "late-request",
+        [SS_F_TORN_LISTING] = "torn-listing",
+        [SS_F_SILLY] = "silly-rename",
+        [SS_F_FREEZE] = "freeze",
+        [SS_F_CRASH] = "crash",
+    };
+    return names[f];
+}
+
+uint64_t ss_srv_faults(enum ss_fault f)
+{
+    return V.faults[f];
+}
+
+void ss_srv_count(enum ss_fault f)
+{
+    V.faults[f]++;
+    ss_trace_add((uint64_t)f);
+}
+
+void ss_srv_rates(const struct ss_rates *rates)
+{
+    V.rates = *rates;
+}
+
+const struct ss_rates *ss_srv_get_rates(void)
+{
+    return &V.rates;
+}
+
+void ss_srv_full_until(int64_t us)
+{
+    V.full_until_us = us;
+}
+
+bool ss_srv_is_full(void)
+{
+    return ss_now_us() < V.full_until_us;
+}
+
+enum ss_lie ss_srv_lie(void)
+{
+    return V.lie;
+}
+
+int ss_srv_serial(void)
+{
+    return ++V.serial;
+}
+
+/* ---- names ---- */
+
+static struct ss_ino *get(const char *path)
+{
+    return kc_map_get(&V.names, path, strlen(path));
+}
+
+struct ss_ino *ss_srv_lookup(const char *path)
+{
+    return get(strcmp(path, ".") == 0 ? "" : path);
+}
+
+static struct ss_ino *parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct ss_ino *dir = kc_map_get(&V.names, path, slash ? (size_t)(slash - path) : 0);
+    return dir && dir->dir ? dir : NULL;
+}
+
+static struct ss_ino *ino_new(int maker, bool dir)
+{
+    struct ss_ino *ino = kc_zalloc(sizeof(*ino));
+    if (V.n_inos == V.room) {
+        V.room = KC_MAX(V.room * 2, 256u);
+        V.inos = kc_try_realloc(V.inos, V.room * sizeof(struct ss_ino *));
+        KC_ASSERT(V.inos);
+    }
+    ino->index = V.n_inos;
+    V.inos[V.n_inos++] = ino;
+    ino->maker = maker;
+    ino->dir = dir;
+    return ino;
+}
+
+static void enter(const char *path, struct ss_ino *ino)
+{
+    struct ss_ino *old = kc_map_put(&V.names, path, strlen(path), ino);
+    if (old) {
+        old->nlink--;
+        old->change++;
+    }
+    ino->nlink++;
+    ino->change++;
+}
+
+int ss_srv_create(const char *path, int maker, bool dir, struct ss_ino **ret)
+{
+    struct ss_ino *in = parent(path);
+    if (!in) {
+        return -ENOENT;
+    }
+    if (get(path)) {
+        return -EEXIST;
+    }
+    struct ss_ino *ino = ino_new(maker, dir);
+    enter(path, ino);
+    in->change++;
+    if (ret) {
+        *ret = ino;
+    }
+    return 0;
+}
+
+int ss_srv_link(struct ss_ino *ino, const char *to)
+{
+    struct ss_ino *in = parent(to);
+    if (!in) {
+        return -ENOENT;
+    }
+    if (get(to) && V.lie != SS_LINK_OVERWRITES) {
+        return -EEXIST;
+    }
+    if (ino->nlink == 0) {
+        return -ESTALE;
+    }
+    enter(to, ino);
+    in->change++;
+    V.watch.linked(V.watch.ctx, to, ino->data, ino->size);
+    return 0;
+}
+
+int ss_srv_unlink(const char *path)
+{
+    struct ss_ino *ino = kc_map_del(&V.names, path, strlen(path));
+    if (!ino) {
+        return -ENOENT;
+    }
+    ino->nlink--;
+    ino->change++;
+    parent(path)->change++;
+    V.watch.unlinked(V.watch.ctx, path);
+    return 0;
+}
+
+int ss_srv_rename(const char *from, const char *to)
+{
+    struct ss_ino *in = parent(to), *ino = get(from);
+    if (!in || !ino) {
+        return -ENOENT;
+    }
+    enter(to, ino);
+    ino->nlink--;
+    kc_map_del(&V.names, from, strlen(from));
+    in->change++;
+    V.watch.unlinked(V.watch.ctx, from);
+    return 0;
+}
+
+bool ss_srv_list(const char *dir, struct ss_names *it)
+{
+    struct kc_map_iter walk = {0};
+    size_t prefix = strlen(dir);
+    uint64_t cookies[KC_ARRAY_LEN(it->name)];
+    it->n = 0;
+    for (struct kc_map_entry *e; (e = kc_map_next(&V.names, &walk));) {
+        if (e->key_len <= prefix + 1 || strncmp(e->key, dir, prefix) != 0 ||
+            e->key[prefix] != '/' || strchr(e->key + prefix + 1, '/')) {
+            continue;
+        }
+        uint64_t cookie = kc_hash64(e->key, e->key_len) | 1;
+        if (cookie <= it->cookie) {
+            continue;
+        }
+        int at = it->n;
+        while (at > 0 && cookies[at - 1] > cookie) {
+            at--;
+        }
+        if (at == (int)KC_ARRAY_LEN(it->name)) {
+            continue;
+        }
+        int last = KC_MIN(it->n, (int)KC_ARRAY_LEN(it->name) - 1);
+        for (int i = last; i > at; i--) {
+            cookies[i] = cookies[i - 1];
+            memcpy(it->name[i], it->name[i - 1], KS_PATH_MAX);
+        }
+        cookies[at] = cookie;
+        snprintf(it->name[at], KS_PATH_MAX, "%s", e->key + prefix + 1);
+        it->n = last + 1;
+    }
+    if (it->n) {
+        it->cookie = cookies[it->n - 1];
+    }
+    return it->n > 0;
+}
+
+/* ---- contents ---- */
+
+static void grow(struct ss_ino *ino, uint64_t size)
+{
+    if (size > ino->room) {
+        size_t room = KC_MAX((size_t)size, ino->room * 2);
+        ino->data = kc_try_realloc(ino->data, room);
+        KC_ASSERT(ino->data);
+        memset(ino->data + ino->room, 0, room - ino->room);
+        ino->room = room;
+    }
+    ino->size = KC_MAX(ino->size, size);
+}
+
+void ss_srv_extend(struct ss_ino *ino, const char *path, uint64_t size)
+{
+    if (strncmp(path, "inc/", 4) != 0 && strncmp(path, ".probe-", 7) != 0) {
+        V.watch.broken(V.watch.ctx, "I8: truncates a file that is no claim file", path);
+    }
+    grow(ino, size);
+    ino->change++;
+}
+
+int ss_srv_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8_t *p, size_t len)
+{
+    if (ino->nlink == 0) {
+        return -ESTALE;
+    }
+    if (ino->maker != writer) {
+        V.watch.broken(V.watch.ctx, "I8: writes a file that it did not make", "");
+    }
+    grow(ino, pos + len);
+    memcpy(ino->data + pos, p, len);
+    ino->change++;
+    return 0;
+}
+
+uint64_t ss_srv_digest(const char *path, uint64_t len)
+{
+    const struct ss_ino *ino = get(path);
+    if (!ino || ino->size < len) {
+        return 0;
+    }
+    return kc_hash64(ino->data ? ino->data : (const uint8_t *)"", (size_t)len) | 1;
+}
+
+/* ---- what is still on its way ---- */
+
+static struct late *late_new(enum ss_late kind, struct ss_ino *ino, const char *path)
+{
+    struct late *l = kc_zalloc(sizeof(*l));
+    l->kind = kind;
+    l->ino = ino;
+    l->due_us = ss_now_us() + (int64_t)ss_below(ss_chance(500) ? 200000 : 30000000);
+    snprintf(l->path, sizeof(l->path), "%s", path);
+    l->next = V.late;
+    V.late = l;
+    return l;
+}
+
+void ss_srv_late_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8_t *p, size_t len)
+{
+    struct late *l = late_new(SS_LATE_WRITE, ino, "");
+    l->writer = writer;
+    l->pos = pos;
+    l->len = len;
+    memcpy(l->bytes, p, len);
+    ss_srv_count(SS_F_LATE_PAGE);
+}
+
+void ss_srv_late(enum ss_late kind, struct ss_ino *ino, const char *path)
+{
+    late_new(kind, ino, path);
+    ss_srv_count(SS_F_LATE_OP);
+}
+
+static void land(const struct late *l)
+{
+    switch (l->kind) {
+    case SS_LATE_WRITE:
+        ss_srv_write(l->ino, l->writer, l->pos, l->bytes, l->len);
+        break;
+    case SS_LATE_LINK:
+        ss_srv_link(l->ino, l->path);
+        break;
+    case SS_LATE_UNLINK:
+        ss_srv_unlink(l->path);
+        break;
+    case SS_LATE_EXTEND:
+        ss_srv_extend(l->ino, l->path, KS_FENCE_SIZE);
+        break;
+    }
+}
+
+void ss_srv_land(bool all)
+{
+    for (struct late **at = &V.late; *at;) {
+        struct late *l = *at;
+        if (all || l->due_us <= ss_now_us()) {
+            *at = l->next;
+            land(l);
+            kc_free(l);
+        } else {
+            at = &l->next;
+        }
+    }
+}
+
+void ss_srv_start(const struct ss_watch *watch, enum ss_lie lie)
+{
+    memset(&V, 0, sizeof(V));
+    V.watch = *watch;
+    V.lie = lie;
+    kc_map_init(&V.names);
+    struct ss_ino *root = ino_new(0, true);
+    enter("", root);
+}
+
+void ss_srv_stop(void)
+{
+    for (uint32_t i = 0; i < V.n_inos; i++) {
+        kc_free(V.inos[i]->data);
+        kc_free(V.inos[i]);
+    }
+    kc_free(V.inos);
+    while (V.late) {
+        struct late *l = V.late;
+        V.late = l->next;
+        kc_free(l);
+    }
+    kc_map_fini(&V.names, NULL);
+}

@@ -94,6 +94,7 @@ static void reset(struct ko_cc *cc)
     cc->phase = KO_IDLE;
     cc->load_ticket = 0;
     cc->publishing = false;
+    cc->inventory_due = cc->inventory_merged = false;
     cc->dirty_shards = 0;
     cc->dirty_root = false;
     cc->confirm_ms = -1;
@@ -220,9 +221,30 @@ void ko_cc_loaded(struct ko_control *c, void *arg)
     kc_free(l);
 }
 
+/* A KaasTopic whose id the image lacks is new, or its topic was deleted and we have not heard of the
+ * end yet: only the volume's tombstones tell. */
+static bool stranger_wanted(const struct ko_cc *cc)
+{
+    struct kc_map_iter it = {0};
+    for (struct kc_map_entry *e; (e = kc_map_next(&cc->wanted.by_id, &it));) {
+        const struct ko_ct *t = e->value;
+        if (!ko_cts_id(&cc->topics, &t->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ko_cc_try_activate(struct ko_cc *cc)
 {
-    if (cc->phase != KO_HELD || !cc->synced || cc->inventory_due) {
+    if (cc->phase != KO_HELD || !cc->synced) {
+        return;
+    }
+    if (!cc->inventory_due && !cc->inventory_merged && stranger_wanted(cc)) {
+        cc->inventory_due = true;
+        redial(cc);
+    }
+    if (cc->inventory_due) {
         return;
     }
     ko_merge_wanted(cc);

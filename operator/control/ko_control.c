@@ -478,6 +478,20 @@ void ko_control_topic_delete(struct ko_control *c, const char *cluster, const st
     ko_to_control(c, take_topic_delete, t);
 }
 
+static void take_topic_forget(struct ko_control *c, void *arg)
+{
+    struct told *t = arg;
+    ko_cts_remove(&ko_cc_get(c, t->key)->wanted, &t->id);
+    told_free(t);
+}
+
+void ko_control_topic_forget(struct ko_control *c, const char *cluster, const struct kc_uuid *id)
+{
+    struct told *t = told_new(cluster);
+    t->id = *id;
+    ko_to_control(c, take_topic_forget, t);
+}
+
 struct outcome {
     uint64_t ticket;
     int32_t error;

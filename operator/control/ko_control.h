@@ -127,6 +127,8 @@ void ko_control_synced(struct ko_control *c, const char *cluster);
 
 /* A KaasTopic (or an internal topic) as it should be: name, id, partitions, configs. Idempotent. */
 void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki_topic *t);
+/* Its KaasTopic went while another process led: nothing is wanted or unwanted of it any more. */
+void ko_control_topic_forget(struct ko_control *c, const char *cluster, const struct kc_uuid *id);
 void ko_control_topic_delete(struct ko_control *c, const char *cluster, const struct kc_uuid *id);
 /* error: Kafka's code, 0 = the object says so now. */
 void ko_control_admin_done(struct ko_control *c, uint64_t ticket, int32_t error,

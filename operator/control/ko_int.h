@@ -118,6 +118,7 @@ struct ko_cc {
     struct kp_order order; /* of the newest published image */
     char cluster_id[KC_UUID_B64_LEN + 1];
     bool inventory_due; /* nothing is decided before one inventory is merged */
+    bool inventory_merged;
     struct kc_map graves; /* topic ids that the volume says are deleted */
     int64_t next_ms; /* of the controller's next step */
     int64_t stepped_ms;

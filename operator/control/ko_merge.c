@@ -271,6 +271,7 @@ void ko_merge_inventory(struct ko_cc *cc, const Kaas__Heartbeat__Inventory *inv)
         }
     }
     cc->inventory_due = false;
+    cc->inventory_merged = true;
     kc_log(KC_INFO, "control", "event=inventory_merged cluster=%s topics=%zu", cc->key,
            inv->n_topics);
     ko_cc_try_activate(cc);

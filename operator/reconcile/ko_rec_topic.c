@@ -120,8 +120,13 @@ static void leave_name(struct ko_rec *r, struct ko_to *t, bool deleted)
     t->name = NULL;
     /* Gone without a deletion: it is made again. Only the active operator can know that there was
      * none; a standby forgets, and is told what the image has when it takes over (ko_rec_adopt). */
+    struct kc_uuid id;
     if (owner && deleted && !r->leader) {
+        if (kc_uuid_from_b64(kc_str_of(n->id), &id) == 0) {
+            ko_control_topic_forget(r->control, n->cluster, &id);
+        }
         n->id[0] = '\0';
+        n->told = false;
     } else if (owner && deleted && *n->id && !n->deleting && !going(t)) {
         json_decref(n->lost);
         n->lost = json_deep_copy(json_object_get(t->doc, "spec"));

@@ -322,6 +322,52 @@ static void a_newer_whole_shard_is_adopted(void)
     rig_stop(&a);
 }
 
+static bool dial_until_asked(struct rig *r)
+{
+    for (int i = 0; i < 1000; i++) {
+        if (peer_dial(&p, r, "secret") && p.want_inventory) {
+            return true;
+        }
+        struct timespec t = {.tv_nsec = 10000000};
+        nanosleep(&t, NULL);
+    }
+    return false;
+}
+
+static bool was_told_gone(struct rig *r, void *arg)
+{
+    return kc_uuid_eq(&r->gone_id, arg);
+}
+
+/* Its KaasTopic went, and so did the topic, but this operator has not heard of either yet. */
+static void a_topic_deleted_under_another_leader_does_not_come_back(void)
+{
+    begin_deciding();
+    KT_EQ(create("kept"), 0);
+    rig_start_second(&b, &a);
+    struct ki_topic dead = {
+        .id = kc_uuid_random(), .name = "dead", .n_parts = 1, .replication_factor = 1};
+    ko_control_topic(b.c, RIG_CLUSTER, &dead);
+    rig_cluster(&b, 1);
+    rig_halt(&a);
+    KT_TRUE(rig_await(&b, is_leader, NULL));
+    KT_REQUIRE(dial_until_asked(&b));
+    Kaas__Heartbeat__Inventory inv = KAAS__HEARTBEAT__INVENTORY__INIT;
+    ProtobufCBinaryData id = {sizeof(dead.id.b), dead.id.b};
+    inv.deleted = &id;
+    inv.n_deleted = 1;
+    peer_inventory(&p, &inv);
+    peer_status(&p);
+    KT_TRUE(peer_await(&p, is_active, NULL));
+    KT_TRUE(rig_await(&b, was_told_gone, &dead.id));
+    struct ki_image *im = rig_image(&a);
+    KT_TRUE(im && named(im, text("kept")) && !named(im, text("dead")));
+    ki_image_unref(im);
+    peer_fini(&p);
+    rig_stop(&b);
+    rig_stop(&a);
+}
+
 static void a_burst_of_topics_becomes_few_publications(void)
 {
     begin_deciding();
@@ -356,4 +402,6 @@ KT_MAIN("takeover", KT(a_standby_accepts_streams_and_names_the_active_one),
         KT(failed_and_unanswered_writes_are_retried_until_they_stand),
         KT(removed_documents_are_made_again),
         KT(a_document_touched_by_another_hand_is_written_over), KT(a_newer_whole_shard_is_adopted),
-        KT(idle_documents_are_looked_after), KT(a_burst_of_topics_becomes_few_publications))
+        KT(idle_documents_are_looked_after),
+        KT(a_topic_deleted_under_another_leader_does_not_come_back),
+        KT(a_burst_of_topics_becomes_few_publications))

@@ -80,6 +80,14 @@ void ko_control_topic_delete(struct ko_control *c, const char *cluster, const st
     note("topic- %s %s|", cluster, text);
 }
 
+void ko_control_topic_forget(struct ko_control *c, const char *cluster, const struct kc_uuid *id)
+{
+    char text[KC_UUID_B64_LEN + 1];
+    (void)c;
+    kc_uuid_to_b64(id, text);
+    note("topic? %s %s|", cluster, text);
+}
+
 void ko_control_admin_done(struct ko_control *c, uint64_t ticket, int32_t error,
                            const char *message)
 {

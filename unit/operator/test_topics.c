@@ -117,6 +117,7 @@ static void a_standby_forgets_what_the_leader_deleted(void)
     json_decref(patch);
     bed_remove(&b, KO_KAASTOPIC, "orders");
     bed_settle(&b);
+    KT_TRUE(strstr(op_played.log, "topic? ns/demo ") != NULL); /* the control thread forgets, too */
     b.cb.leader(b.cb.ctx, true);
     bed_settle(&b);
     KT_EQ(bed_get(&b, KO_KAASTOPIC, "orders"), 404);

@@ -168,7 +168,9 @@ static void after_recovery(struct ks_entry *entry)
     if (entry->rc || log->closed || log->state == KS_STOPPED) {
         return;
     }
+    log->state = KS_SUSPENDED; /* nothing comes in from within the callbacks */
     ks_fail_appends(log, KS_K_STORAGE_ERROR);
+    ks_cache_drop(log); /* what was just refused must not be read at the offsets it had */
     if (ks_log_install_upper(log, entry->takeover)) {
         ks_log_stop(log);
         return;

@@ -126,12 +126,16 @@ static int roll(struct ks_log *log)
     return 0;
 }
 
-/* Takes the run of appends that this turn writes; returns its bytes. */
+/* Takes the run of appends that this turn writes; returns its bytes. They are of one epoch: what was
+ * queued before a recovery is refused, what came after it is not. */
 static size_t take_run(struct ks_task *t, uint64_t room)
 {
     struct ks_log *log = t->log;
     size_t bytes = 0;
-    for (int n = 0; log->c_head && log->c_head->kind == KS_E_APPEND && n < TURN_ENTRIES; n++) {
+    int32_t epoch = log->c_head ? log->c_head->epoch : -1;
+    for (int n = 0; log->c_head && log->c_head->kind == KS_E_APPEND &&
+                    log->c_head->epoch == epoch && n < TURN_ENTRIES;
+         n++) {
         size_t len = log->c_head->data.len;
         if (bytes > 0 && (bytes + len > room || bytes + len > TURN_BYTES)) {
             break;

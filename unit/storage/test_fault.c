@@ -2,6 +2,8 @@
 #include "st.h"
 
 #include <errno.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "base/kc_mem.h"
@@ -30,9 +32,20 @@ static bool meets(enum st_op op, const char *path, bool after)
     return true;
 }
 
+/* Holds the commit thread in the sync of a data file of partition 1. */
+static struct {
+    _Atomic bool closed;
+    sem_t reached, pass;
+} gate;
+
 static int before(void *ctx, enum st_op op, const char *path)
 {
     (void)ctx;
+    if (atomic_load(&gate.closed) && op == ST_DATASYNC && strstr(path, "/1/") &&
+        st_ends_with(path, ".log")) {
+        sem_post(&gate.reached);
+        sem_wait(&gate.pass);
+    }
     return meets(op, path, false) ? -atomic_load(&fault.error) : 0;
 }
 
@@ -347,6 +360,77 @@ static void the_oldest_operation_under_way_is_told(void)
     end();
 }
 
+/* Holds the commit thread in a turn; the one it was held in before ends, with its answers posted. */
+static void next_turn(struct ks_log *other, struct st_append *a, bool first)
+{
+    st_append_start(other, st_make(&(struct st_batch){0}), KS_FROM_CLIENT, a);
+    if (!first) {
+        sem_post(&gate.pass);
+    }
+    sem_wait(&gate.reached);
+}
+
+static void await_queued_recovery(void)
+{
+    for (bool there = false; !there; sched_yield()) {
+        pthread_mutex_lock(&b1.e->q_lock);
+        there = b1.e->q_tail && b1.e->q_tail->kind == KS_E_RECOVERED;
+        pthread_mutex_unlock(&b1.e->q_lock);
+    }
+}
+
+/* A TRIM fails, which the owner hears of only when the log has a new epoch already: what it appends
+ * in between waits in the queue together with what it appends after. */
+static void appends_of_two_epochs_in_one_turn_are_told_apart(void)
+{
+    begin();
+    sem_init(&gate.reached, 0, 0);
+    sem_init(&gate.pass, 0, 0);
+    struct st_open o;
+    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
+    args.config.segment_bytes = 300;
+    args.config.retention_bytes = 100;
+    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
+    ks_log_own(o.log, &b1.loop);
+    struct ks_log *other = st_log(&b1, &topic, 1);
+    int64_t next = 0;
+    for (int i = 0; i < 4; i++) {
+        next = st_put(&b1, o.log, 3) + 3;
+    }
+    char trim[32];
+    snprintf(trim, sizeof(trim), "ctl.%d", (int)o.log->c_next_k);
+    struct st_append a[5], old, new;
+    atomic_store(&gate.closed, true);
+    next_turn(other, &a[0], true);
+    inject(ST_LINK, trim, EIO, 1, false);
+    ks_retention_post(b1.e);
+    st_turn(&b1);
+    next_turn(other, &a[1], false); /* the TRIM fails in it */
+    next_turn(other, &a[2], false); /* the recovery runs meanwhile */
+    KT_EQ(fault.hits, 1);
+    await_queued_recovery();
+    next_turn(other, &a[3], false); /* the lower half gets its new epoch */
+    next_turn(other, &a[4], false);
+    st_append_start(o.log, st_make(&(struct st_batch){.count = 2, .value_len = 30}), KS_FROM_CLIENT,
+                    &old);
+    KT_FALSE(old.done);
+    st_turn(&b1); /* and the upper half */
+    KT_TRUE(old.done);
+    KT_EQ(old.r.error, 56);
+    st_append_start(o.log, st_make(&(struct st_batch){.count = 5}), KS_FROM_CLIENT, &new);
+    atomic_store(&gate.closed, false);
+    sem_post(&gate.pass);
+    st_until(&b1, &new.done);
+    KT_EQ(new.r.error, 0);
+    KT_EQ(new.r.base_offset, next);
+    struct st_read r = st_read(&b1, o.log, next, next + 5, 10000);
+    KT_EQ(r.last, next + 4);
+    KT_EQ(r.batches, 1);
+    st_close(&b1, o.log);
+    st_close(&b1, other);
+    end();
+}
+
 KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
         KT(a_full_volume_refuses_and_resumes_by_itself),
         KT(a_file_is_never_synced_again_after_an_error),
@@ -356,4 +440,5 @@ KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
         KT(a_fence_that_fails_stops_the_takeover),
         KT(a_fence_of_an_absent_claim_file_puts_a_fenced_one_there),
         KT(a_roll_that_fails_acks_nothing_in_the_next_file), KT(memory_may_run_out_anywhere),
-        KT(the_oldest_operation_under_way_is_told))
+        KT(the_oldest_operation_under_way_is_told),
+        KT(appends_of_two_epochs_in_one_turn_are_told_apart))

@@ -152,6 +152,7 @@ static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *
         ss_shared.takeovers++;
         s->log = log;
         s->gone = false;
+        s->acks = 0;
         ks_log_own(log, &s->b->loop);
         ks_log_watch(log, on_watch, s);
         on_watch(s, log, false);
@@ -230,54 +231,101 @@ struct append {
     bool idempotent;
 };
 
+static void producer_acked(struct ss_producer *p, uint64_t number, int64_t base)
+{
+    int i = 0;
+    while (i < p->n && p->sent[i].number != number) {
+        i++;
+    }
+    if (i == p->n || p->sent[i].acked) {
+        return; /* a repeat, acked before */
+    }
+    if (base <= p->last_base || (i > 0 && !p->sent[i - 1].acked)) {
+        ss_check_fail("batch %llu of a producer was acked at offset %lld, out of its order",
+                      (unsigned long long)number, (long long)base);
+    }
+    p->last_base = base;
+    p->sent[i].acked = true;
+    while (p->n > 0 && p->sent[0].acked) {
+        memmove(p->sent, p->sent + 1, sizeof(p->sent) - sizeof(p->sent[0]));
+        p->n--;
+        p->next = KC_MAX(p->next - 1, 0);
+    }
+}
+
 static void on_append(void *ctx, const struct ks_append_result *r)
 {
     struct append *a = ctx;
     struct ss_slot *s = a->s;
     struct ss_counts *c = ss_check_counts();
     struct ss_producer *p = &ss_shared.producer[s->part];
+    bool acked = r->error == 0 && !s->b->dead;
     s->in_flight--;
-    if (r->error == 0 && !s->b->dead) {
+    if (acked) {
+        s->acks++;
         ss_check_acked(s->part, a->number, r->base_offset, a->records);
-        if (a->idempotent) {
-            p->seq += p->records;
-            p->open = false;
-        }
     } else {
         c->refused++;
         c->out_of_order += r->error == 45;
     }
     if (a->idempotent) {
-        p->in_flight = false;
+        p->in_flight--;
+        p->rewind = p->rewind || !acked;
+        if (acked) {
+            producer_acked(p, a->number, r->base_offset);
+        }
     }
     kc_free(a);
 }
 
-void ss_slot_append(struct ss_slot *s, bool idempotent)
+/* What the idempotent producer of the partition sends next to this broker; NULL: nothing now. */
+static struct ss_sent *producer_next(struct ss_slot *s)
 {
     struct ss_producer *p = &ss_shared.producer[s->part];
-    if (idempotent && p->in_flight) {
+    if (p->in_flight && (p->rewind || p->to != s)) {
+        return NULL;
+    }
+    if (!p->in_flight) {
+        p->rewind = false;
+        p->next = 0;
+        p->to = s;
+    }
+    if (p->next == SS_WINDOW) {
+        return NULL;
+    }
+    struct ss_sent *b = &p->sent[p->next++];
+    if (p->next > p->n) {
+        *b = (struct ss_sent){
+            .number = ss_check_new(s->part), .seq = p->seq, .records = 1 + (int32_t)ss_below(3)};
+        p->seq += b->records;
+        p->n++;
+        if (p->n == 1 && b->seq == 0) {
+            p->last_base = -1;
+        }
+    } else {
+        ss_check_counts()->repeats++;
+    }
+    p->in_flight++;
+    return b;
+}
+
+void ss_slot_append(struct ss_slot *s, bool idempotent)
+{
+    struct ss_sent plain = {.seq = -1}, *b = idempotent ? producer_next(s) : &plain;
+    if (!b) {
         return;
     }
+    if (!idempotent) {
+        plain.number = ss_check_new(s->part);
+        plain.records = 1 + (int32_t)ss_below(3);
+    }
     struct append *a = kc_zalloc(sizeof(*a));
-    a->s = s;
-    a->idempotent = idempotent;
-    a->records = 1 + (int32_t)ss_below(3);
-    if (idempotent && p->open) {
-        a->number = p->number; /* the same again, until it is acked */
-        a->records = p->records;
-    } else {
-        a->number = ss_check_new(s->part);
-    }
-    if (idempotent) {
-        p->open = p->in_flight = true;
-        p->number = a->number;
-        p->records = a->records;
-    }
+    *a = (struct append){
+        .s = s, .number = b->number, .records = b->records, .idempotent = idempotent};
     /* A repeat has the same bytes: its size comes from the number. */
     size_t pad = a->number % 13 == 0 ? 5000 : a->number % 7 * 40;
     struct ks_append_args args = {
-        .batches = ss_batch(a->number, a->records, idempotent ? 1000 + s->part : -1, p->seq, pad),
+        .batches = ss_batch(a->number, a->records, idempotent ? 1000 + s->part : -1, b->seq, pad),
         .origin = KS_FROM_CLIENT,
         .now_wall_ms = 1700001000000,
         .acks = -1,

@@ -8,6 +8,8 @@
 
 enum ss_slot_state { SS_NONE, SS_OPENING, SS_WARMING, SS_WARM, SS_OPEN, SS_SEALING };
 
+enum { SS_WINDOW = 4 };
+
 struct ss_broker;
 struct ss_slot {
     enum ss_slot_state state;
@@ -17,6 +19,7 @@ struct ss_slot {
     struct ks_log *log;
     bool gone; /* the watcher said so */
     int in_flight;
+    uint64_t acks; /* of this log, since the volume is well at the end */
 };
 
 struct ss_broker {
@@ -36,10 +39,18 @@ struct ss_shared {
     uint64_t generation, takeovers;
     int64_t segment_bytes, retention_bytes;
     uint32_t condemn; /* per mille: how often somebody else counts as condemned */
-    struct ss_producer {
-        uint64_t number;
-        int32_t seq, records;
-        bool open, in_flight;
+    struct ss_producer { /* idempotent: several batches on their way, in order, to one broker */
+        struct ss_sent {
+            uint64_t number;
+            int32_t seq, records;
+            bool acked;
+        } sent[SS_WINDOW];
+        int n, next; /* how many are not yet done with; which one goes out next */
+        int in_flight;
+        bool rewind; /* one was refused: all go out again when none is on its way */
+        int32_t seq;
+        int64_t last_base;
+        struct ss_slot *to;
     } producer[SS_PARTS];
     uint8_t seal[KS_REC_MAX]; /* the last one handed over */
     int32_t seal_len;

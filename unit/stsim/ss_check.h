@@ -8,7 +8,7 @@
 enum { SS_PARTS = 2 };
 
 struct ss_counts {
-    uint64_t appends, acks, duplicates, refused, out_of_order, reads, batches_read, claims, seals,
+    uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
         rolls, trims;
 };
 

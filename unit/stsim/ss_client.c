@@ -25,6 +25,11 @@ static int64_t latency(struct ss_client *c)
 /* To the server: 0, an error instead, or IN_FLIGHT. */
 int ss_go(struct ss_client *c)
 {
+    return ss_go_at(c, ss_srv_get_rates()->op_error);
+}
+
+int ss_go_at(struct ss_client *c, uint32_t error_rate)
+{
     if (c->dead) {
         return -EIO;
     }
@@ -32,7 +37,7 @@ int ss_go(struct ss_client *c)
     if (c->dead) {
         return ss_chance(500) ? IN_FLIGHT : -EIO;
     }
-    if (c->faults && ss_chance(ss_srv_get_rates()->op_error)) {
+    if (c->faults && ss_chance(error_rate)) {
         ss_srv_count(SS_F_EIO);
         return -EIO;
     }

@@ -53,6 +53,7 @@ struct ss_client {
  * and back; nothing of a dead node matters any more. */
 enum { IN_FLIGHT = 1 };
 int ss_go(struct ss_client *c);
+int ss_go_at(struct ss_client *c, uint32_t error_rate);
 int ss_back(struct ss_client *c, int rc);
 /* Back, but the answer may be lost: then `lost`, if it is an error, or EIO is told instead. */
 int ss_reply(struct ss_client *c, int rc, int lost);

@@ -18,6 +18,7 @@
 struct ss_rates {
     uint32_t write_error; /* a page's write-back fails: EIO, or ENOSPC */
     uint32_t op_error; /* EIO, nothing done */
+    uint32_t check_error; /* the same of a forced attribute read, which costs the incarnation */
     uint32_t lost_reply; /* done, but answered with an error; EEXIST for links */
     uint32_t stall; /* seconds */
     uint32_t stale_enoent; /* a truncate finds a name absent that is there */

@@ -255,7 +255,7 @@ static int s_stat(void *ctx, int fd, struct ks_stat *ret)
         *ret = (struct ks_stat){.size = ss_size_of(f), .nlink = 1};
         return ss_back(c, 0);
     }
-    int rc = ss_go(c);
+    int rc = ss_go_at(c, ss_srv_get_rates()->check_error);
     if (rc) {
         return -EIO;
     }

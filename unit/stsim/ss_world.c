@@ -9,7 +9,7 @@
 #include "ss_broker.h"
 #include "storage/ks_fsck.h"
 
-enum { BROKERS = 3, ACKS_MIN = 200, STEPS_MIN = 1500, STEPS_MAX = 60000 };
+enum { BROKERS = 3, ACKS_MIN = 200, STEPS_MIN = 1500, STEPS_MAX = 30000 };
 
 static struct ss_broker brokers[BROKERS];
 static struct ss_client *auditor;
@@ -20,14 +20,28 @@ struct ss_client *ss_world_auditor(void)
     return auditor;
 }
 
+/* None, some, or plenty. */
+static uint32_t some(uint32_t plenty)
+{
+    switch (ss_below(3)) {
+    case 0:
+        return 0;
+    case 1:
+        return (uint32_t)ss_below(plenty / 6 + 1);
+    default:
+        return (uint32_t)ss_below(plenty);
+    }
+}
+
 static void choose_rates(void)
 {
     struct ss_rates r = {
-        .write_error = ss_chance(500) ? (uint32_t)ss_below(20) : 0,
-        .op_error = ss_chance(500) ? (uint32_t)ss_below(8) : 0,
-        .lost_reply = ss_chance(600) ? (uint32_t)ss_below(60) : 0,
-        .stall = ss_chance(500) ? (uint32_t)ss_below(4) : 0,
-        .stale_enoent = ss_chance(300) ? (uint32_t)ss_below(200) : 0,
+        .write_error = some(150),
+        .op_error = some(15),
+        .check_error = some(3),
+        .lost_reply = some(200),
+        .stall = some(8),
+        .stale_enoent = some(300),
     };
     ss_srv_rates(&r);
 }
@@ -58,7 +72,7 @@ static void befall(struct ss_broker *b)
         return;
     }
     /* The moments that matter are those with something unsynced. */
-    uint64_t weight = trouble * (ss_client_is_dirty(b->client) ? 10 : 1);
+    uint64_t weight = trouble * (ss_client_is_dirty(b->client) ? 40 : 1);
     if (ss_below(8000) < weight) {
         ss_broker_stop(b, true);
     } else if (ss_below(8000) < weight) {
@@ -191,11 +205,67 @@ static void check_volume(void)
     free(text);
 }
 
+/* True: it serves, or has let go. */
+static bool settled(struct ss_slot *s)
+{
+    switch (s->state) {
+    case SS_NONE:
+    case SS_WARM:
+        return true;
+    case SS_OPEN:
+        if (s->gone) {
+            ss_slot_close(s);
+        } else if (!s->acks && !s->in_flight) {
+            ss_slot_append(s, false);
+        }
+        return s->gone || s->acks > 0;
+    case SS_OPENING:
+    case SS_WARMING:
+    case SS_SEALING:
+        return false;
+    }
+    return false;
+}
+
+/* Once the volume is well again, every log acks, or is let go, and every opening ends. */
+static void settle(void)
+{
+    enum { SETTLE_US = 120000000 };
+    for (int i = 0; i < BROKERS; i++) {
+        brokers[i].frozen_until_us = 0;
+        ss_freeze(brokers[i].node, false);
+        for (int p = 0; p < SS_PARTS; p++) {
+            brokers[i].slot[p].acks = 0;
+        }
+    }
+    bool all = false;
+    for (int64_t until = ss_now_us() + SETTLE_US; !all && !ss_check_broken();) {
+        all = true;
+        ss_sleep_us(5000);
+        for (int i = 0; i < BROKERS; i++) {
+            for (int p = 0; brokers[i].up && p < SS_PARTS; p++) {
+                struct ss_slot *s = &brokers[i].slot[p];
+                bool well = settled(s);
+                all = all && well;
+                if (!well && ss_now_us() > until) {
+                    ss_check_fail(
+                        "broker %d does nothing with partition %d (%d), on a sound volume", i + 1,
+                        p, (int)s->state);
+                }
+            }
+            if (brokers[i].up) {
+                ss_broker_turn(&brokers[i]);
+            }
+        }
+    }
+}
+
 static void finish(void)
 {
     static const struct ss_rates none;
     ss_srv_rates(&none);
     ss_srv_full_until(0);
+    settle();
     bool crash = ss_chance(500);
     for (int i = 0; i < BROKERS; i++) {
         ss_broker_stop(&brokers[i], crash);

@@ -40,9 +40,9 @@ static void report(const struct ss_run *sum, int runs, double took)
     const struct ss_counts *c = &sum->counts;
     printf("%d runs in %.1f s (%.1f a second), %" PRId64 " virtual s, %" PRIu64 " switches\n", runs,
            took, runs / took, sum->virtual_ms / 1000, sum->switches);
-    printf("  appends %" PRIu64 ", acks %" PRIu64 ", refused %" PRIu64 " (out of order %" PRIu64
-           "), reads %" PRIu64 " of %" PRIu64 " batches\n",
-           c->appends, c->acks, c->refused, c->out_of_order, c->reads, c->batches_read);
+    printf("  appends %" PRIu64 " (repeats %" PRIu64 "), acks %" PRIu64 ", refused %" PRIu64
+           " (out of order %" PRIu64 "), reads %" PRIu64 " of %" PRIu64 " batches\n",
+           c->appends, c->repeats, c->acks, c->refused, c->out_of_order, c->reads, c->batches_read);
     printf("  takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", rolls %" PRIu64
            ", trims %" PRIu64 "\n ",
            sum->takeovers, c->claims, c->seals, c->rolls, c->trims);

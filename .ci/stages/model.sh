@@ -31,14 +31,79 @@ violates() {
   grep -q 'errors: 1' <<< "$out"
 }
 
-check "3 brokers, re-registration" holds chain.pml "-E -m1000000 -w25" -DNB=3 -DMAXG=2
-check "2 partitions under one fence" holds chain.pml "-E -m1000000 -w25" -DNP=2 -DNB=2 -DMAXE=2 -DMAXB=1 -DMAXG=2
-check "compaction of every older epoch" holds chain.pml "-E -m1000000 -w25" -DNB=3 -DMAXG=2 -DFULLC
-if [ -n "${KAAS_SOAK-}" ]; then
-  check "fenced at any time, 3 brokers" holds chain.pml "-E -m1000000 -w26" -DENV -DNB=3 -DMAXG=1
-  check "fenced at any time, 2 brokers" holds chain.pml "-E -m1000000 -w26" -DENV -DNB=2 -DMAXG=2
-fi
-for m in M1 M2 M3 M4 M5 M6 M7 M8 M9 M9B M9D M10 M12 M13; do
-  check "mutant $m violates" violates chain.pml "-E -m1000000 -w24" -DNB=3 -DMAXG=2 "-D$m"
-done
+
+# later NAME COMMAND...: starts a search as soon as one of a few cores is free; report_all counts the results.
+NAMES=()
+PIDS=()
+CORES=$((JOBS < 4 ? JOBS : 4)) # a search takes up to 1.5 GB
+later() {
+  local n=${#NAMES[@]} t0
+  NAMES+=("$1")
+  shift
+  while [ "$(jobs -rp | wc -l)" -ge "$CORES" ]; do
+    wait -n || true # its result is in its file
+  done
+  t0=$(date +%s)
+  { "$@" > "$work/$n.out" 2>&1 && echo 0 > "$work/$n.rc" || echo 1 > "$work/$n.rc"
+    echo "$(($(date +%s) - t0)) s of its own" >> "$work/$n.out"; } &
+  PIDS+=($!)
+}
+result() {
+  cat "$work/$1.out"
+  return "$(cat "$work/$1.rc")"
+}
+report_all() {
+  local n
+  for n in "${!NAMES[@]}"; do
+    wait "${PIDS[$n]}" || true
+    check "${NAMES[$n]}" result "$n"
+  done
+}
+full() { later "$1" holds "$2" "-E -m1000000 -w25" "${@:3}"; }
+mutants() {
+  local model=$1 flags=$2 m
+  shift 2
+  for m in "$@"; do
+    # shellcheck disable=SC2086
+    later "${model%.pml}: mutant $m violates" violates "$model" "-E -m1000000 -w24" $flags "-D$m"
+  done
+}
+TWO_PARTS="-DNP=2 -DMAXE=2 -DMAXB=1"
+ONE_INC="-DNOC -DMAXG=1"
+
+# shellcheck disable=SC2086
+{
+  full "2 partitions, 3 brokers" chain.pml $TWO_PARTS -DNB=3 $ONE_INC
+  full "2 partitions under one fence" chain.pml $TWO_PARTS -DNB=2 -DMAXG=2
+  full "compaction of every older epoch" chain.pml -DNB=3 -DMAXG=2 -DFULLC
+  full "3 brokers, re-registration" chain.pml -DNB=3 -DMAXG=2
+  full "reads, 2 batches an epoch" chain.pml -DREADS $ONE_INC -DNB=2
+  full "reads, 3 brokers" chain.pml -DREADS $ONE_INC -DMAXB=1
+  full "claim files are removed" chain.pml -DCLAIMF $ONE_INC -DMAXE=2 -DMAXB=1
+  full "planned and cancelled moves" move.pml
+  full "topic deletion, 2 brokers" delete.pml -DNB=2
+  full "topic deletion, 3 brokers" delete.pml -DNB=3 -DMAXC=2
+  full "links without a reply" link.pml
+  full "links without a reply, 3 records" link.pml -DNA=3
+  full "server crash" crash.pml
+  full "server crash, a window of 2" crash.pml -DMAXB=3 -DW=2 -DNB=2
+  full "two server crashes" crash.pml -DCRASHES=2
+  full "crash of a machine with a disk" crash.pml -DLOCAL
+  full "crash, nobody told past the acks" crash.pml -DC1N
+  if [ -n "${KAAS_SOAK-}" ]; then
+    full "fenced at any time, 3 brokers" chain.pml -DENV -DNB=3 -DMAXG=1
+    full "fenced at any time, 2 brokers" chain.pml -DENV -DNB=2 -DMAXG=2
+    full "claim files, 3 epochs" chain.pml -DCLAIMF $ONE_INC -DNB=2
+    full "topic deletion and adoption" delete.pml -DNB=2 -DADOPT
+  fi
+}
+mutants chain.pml "-DNB=3 -DMAXG=2" M1 M2 M3 M4 M5 M6 M7 M8 M9 M9B M9D M10 M12 M13
+mutants chain.pml "-DREADS $ONE_INC -DNB=2" R1 R2 R3 R4
+mutants chain.pml "-DCLAIMF $ONE_INC -DMAXE=2 -DMAXB=1" F2 F3
+mutants move.pml "" V1 V2 V3 V4 V5
+mutants delete.pml "-DNB=2" D1 D2 D3 D4 D5 D6 D7
+mutants link.pml "" L1 L2 L3 L4 L5
+mutants crash.pml "" SYNC C1 C1D C1R C3 C4
+mutants crash.pml "-DCRASHES=2" SYNC2
+report_all
 finish

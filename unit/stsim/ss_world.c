@@ -14,6 +14,8 @@ enum { BROKERS = 3, ACKS_MIN = 200, STEPS_MIN = 1500, STEPS_MAX = 30000 };
 static struct ss_broker brokers[BROKERS];
 static struct ss_client *auditor;
 static uint32_t trouble; /* how often something befalls the brokers: 1 .. 4 */
+static uint32_t appetite; /* per mille: how often a log gets an append */
+static uint32_t alert; /* per mille: how often a loop looks after its messages */
 
 struct ss_client *ss_world_auditor(void)
 {
@@ -119,7 +121,7 @@ static void act(struct ss_slot *s)
             ss_slot_seal(s);
         } else if (ss_chance(80)) {
             ss_slot_read(s);
-        } else if (s->in_flight < 16 && ss_chance(350)) {
+        } else if (s->in_flight < 16 && ss_chance(appetite)) {
             ss_slot_append(s, ss_chance(400));
         }
         break;
@@ -144,13 +146,15 @@ static void step(void)
         if (!b->up || b->frozen_until_us) {
             continue;
         }
-        if (ss_shared.retention_bytes >= 0 && ss_chance(10)) {
+        if (ss_shared.retention_bytes >= 0 && ss_chance(60)) {
             ss_broker_retain(b);
         }
         for (int p = 0; p < SS_PARTS; p++) {
             act(&b->slot[p]);
         }
-        ss_broker_turn(b);
+        if (ss_chance(alert)) {
+            ss_broker_turn(b);
+        }
     }
 }
 
@@ -304,9 +308,11 @@ bool ss_world_run(struct ss_run *run)
     memset(&ss_shared, 0, sizeof(ss_shared));
     ss_shared.topic = kc_uuid_random();
     ss_shared.segment_bytes = ss_chance(500) ? 2000 + (int64_t)ss_below(20000) : 1 << 20;
-    ss_shared.retention_bytes = ss_chance(300) ? 5000 : -1;
+    ss_shared.retention_bytes = ss_chance(400) ? 5000 : -1;
     ss_shared.condemn = ss_chance(700) ? 900 : 200;
     trouble = 1 + (uint32_t)ss_below(4);
+    appetite = ss_chance(700) ? 350 : 60;
+    alert = ss_chance(600) ? 1000 : 20 + (uint32_t)ss_below(200);
     ss_check_begin(&ss_shared.topic);
     struct ss_watch watch = ss_check_watch();
     ss_srv_start(&watch, run->lie);

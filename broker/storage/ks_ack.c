@@ -105,12 +105,13 @@ static void ack_append(struct ks_entry *entry)
         ks_cache_drop(log); /* what follows the high watermark is not part of the log */
         log->end = log->st.end;
     }
+    int16_t error = entry->error ? entry->error : entry->refusal;
     struct ks_append_result r = {
-        .error = entry->error,
-        .base_offset = entry->error                 ? -1
+        .error = error,
+        .base_offset = error                        ? -1
                        : entry->duplicate_base >= 0 ? entry->duplicate_base
                                                     : entry->base,
-        .append_time_ms = entry->error ? -1 : entry->append_time_ms,
+        .append_time_ms = error ? -1 : entry->append_time_ms,
         .log_start = log->st.start,
     };
     if (entry->done) {

@@ -35,6 +35,7 @@ static int16_t refused(const struct ks_log *log, const struct ks_append_args *ar
 struct checked {
     int64_t records; /* offsets the append takes */
     int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
+    int16_t refusal; /* of the producer's state */
     uint32_t batches;
     struct ks_batch last; /* the last one judged, and the verdict on it */
     struct ks_verdict verdict;
@@ -57,9 +58,9 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
     do {
         c.verdict = ks_batch_judge(p, left, &rules, args->now_wall_ms, &c.last);
         if (!c.verdict.error) {
-            c.verdict.error = ks_prods_check(&log->st.prods, &c.last, &c.duplicate_last);
+            c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.duplicate_last);
         }
-        if (c.verdict.error || c.duplicate_last >= 0) {
+        if (c.verdict.error || c.refusal || c.duplicate_last >= 0) {
             return c;
         }
         c.batches++;
@@ -142,8 +143,8 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
         return;
     }
     struct checked c = check(log, args);
-    if (c.verdict.error) {
-        answer(args, log, c.verdict.error, c.verdict.message);
+    if (c.verdict.error || (c.refusal && args->acks == 0)) {
+        answer(args, log, c.verdict.error ? c.verdict.error : c.refusal, c.verdict.message);
         return;
     }
     struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
@@ -153,9 +154,12 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
     }
     entry->base = entry->end = log->end;
     entry->append_time_ms = log->cfg.log_append_time ? args->now_wall_ms : -1;
-    if (c.duplicate_last >= 0) {
-        /* A repeat is acked after its original, so it waits in the same line. */
-        entry->duplicate_base = c.duplicate_last - c.last.last_delta;
+    if (c.refusal || c.duplicate_last >= 0) {
+        /* A repeat is acked after its original, so it waits in the same line; so does what is out of
+         * sequence: a deposed owner does not know the newest sequences, and a producer that believes
+         * its word starts a new epoch and sends again what the real owner may have. */
+        entry->refusal = c.refusal;
+        entry->duplicate_base = c.refusal ? -1 : c.duplicate_last - c.last.last_delta;
         enqueue(log, entry, args);
         return;
     }

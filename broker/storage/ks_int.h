@@ -60,6 +60,7 @@ struct ks_entry {
     int64_t base, end;
     int64_t append_time_ms;
     int64_t duplicate_base; /* -1 = none */
+    int16_t refusal; /* what the producer's state says; told when the check is passed */
     ks_append_done done; /* NULL: answered already */
     bool abandoned; /* the owner failed it and forgot it */
     void *ctx;

@@ -285,9 +285,29 @@ static void files_go_only_after_their_trim_record(void) /* M8 */
     end();
 }
 
+/* Its state is old: a producer that was served elsewhere meanwhile would believe that it lost count. */
+static void a_deposed_owner_calls_nobody_out_of_sequence(void)
+{
+    begin();
+    struct st_batch s = {.pid = 8};
+    victim = st_log(&b2, &topic, 0);
+    KT_EQ(st_append(&b2, victim, st_make(&s)).error, 0);
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    for (s.seq = 1; s.seq < 3; s.seq++) {
+        KT_EQ(st_append(&b1, log, st_make(&s)).error, 0);
+    }
+    KT_EQ(st_append(&b2, victim, st_make(&s)).error, 6);
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 0);
+    s.seq += 7;
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 45);
+    st_close(&b1, log);
+    st_close(&b2, victim);
+    end();
+}
+
 KT_MAIN("race", KT(what_lands_before_the_fence_is_counted),
         KT(a_lost_seal_race_adopts_the_winners_length),
         KT(a_newer_claim_in_the_seals_place_deposes), KT(a_lost_claim_race_lists_again),
         KT(a_fence_between_sync_and_check_stops_the_ack),
         KT(nothing_is_written_to_the_next_file_before_its_roll),
-        KT(files_go_only_after_their_trim_record))
+        KT(files_go_only_after_their_trim_record), KT(a_deposed_owner_calls_nobody_out_of_sequence))

@@ -266,7 +266,10 @@ static void on_append(void *ctx, const struct ks_append_result *r)
         ss_check_acked(s->part, a->number, r->base_offset, a->records);
     } else {
         c->refused++;
-        c->out_of_order += r->error == 45;
+        /* Retention may drop the batches by which a repeat is known. */
+        if (r->error == 45 && !s->b->dead && ss_shared.retention_bytes < 0) {
+            ss_check_out_of_order(s->part, ks_log_epoch(s->log));
+        }
     }
     if (a->idempotent) {
         p->in_flight--;

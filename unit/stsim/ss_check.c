@@ -181,6 +181,15 @@ void ss_check_high_watermark(int part, int64_t hw)
     C->part[part].hw = KC_MAX(C->part[part].hw, hw);
 }
 
+void ss_check_out_of_order(int part, int32_t epoch)
+{
+    const struct ks_epoch *last = ks_chain_last(&C->part[part].chain);
+    bool owner = last && last->epoch == epoch && !last->sealed;
+    C->counts.out_of_order++;
+    ss_check_fail("epoch %d of partition %d, %s, calls a producer out of order", epoch, part,
+                  owner ? "which is the last" : "which is over");
+}
+
 static void note_final(int part, uint64_t number, const struct ks_batch *b)
 {
     struct part *p = &C->part[part];

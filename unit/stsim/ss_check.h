@@ -26,6 +26,8 @@ struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t 
 
 void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records);
 void ss_check_high_watermark(int part, int64_t hw);
+/* A producer that repeats in order was told that it does not. */
+void ss_check_out_of_order(int part, int32_t epoch);
 /* Whole batches that a read gave. final: it is the log as the last owner sees it. */
 void ss_check_read(int part, const struct ks_read_result *r, bool final);
 /* Everything acked or read is in the final log, from start on. */

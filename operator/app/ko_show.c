@@ -91,15 +91,18 @@ static void cluster_row(struct table *t, int r, const json_t *d)
     put(t, r, 8, ready(d));
 }
 
-static void broker_row(struct table *t, int r, const json_t *d)
+/* A row of the registry, out of the same status as the cluster's line: the two cannot disagree. */
+static void broker_row(struct table *t, int r, const char *cluster, const json_t *row)
 {
-    put(t, r, 0, ko_name(d));
-    put(t, r, 1, kc_json_str(d, "status.state", ""));
-    put(t, r, 2, kc_json_str(d, "status.health", ""));
-    put(t, r, 3, kc_json_str(d, "status.reason", ""));
-    put_int(t, r, 4, kc_json_int(d, "status.partitions", 0));
-    put_int(t, r, 5, kc_json_int(d, "status.slots", 0));
-    put(t, r, 6, kc_json_str(d, "status.version", ""));
+    char name[300];
+    snprintf(name, sizeof(name), "%s-%d", cluster, (int)kc_json_int(row, "id", -1));
+    put(t, r, 0, name);
+    put(t, r, 1, kc_json_str(row, "state", ""));
+    put(t, r, 2, kc_json_str(row, "health", ""));
+    put(t, r, 3, kc_json_str(row, "reason", ""));
+    put_int(t, r, 4, kc_json_int(row, "partitions", 0));
+    put_int(t, r, 5, kc_json_int(row, "slots", 0));
+    put(t, r, 6, kc_json_str(row, "version", ""));
 }
 
 static int by_name(const void *a, const void *b)
@@ -149,26 +152,30 @@ int ko_show_status(const struct ko_args *a, struct kc_err *err)
                                                 "READY",    NULL};
     static const char *const broker_heads[] = {"NAME",       "STATE", "HEALTH",  "REASON",
                                                "PARTITIONS", "SLOTS", "VERSION", NULL};
-    static struct table t;
+    static struct table t, brokers;
     json_t *docs[ROWS_MAX];
+    int rows = 0;
     int n = load(a->dir, "kaasclusters", docs);
     if (n == 0) {
         return kc_fail(err, KC_E_NOT_FOUND, "%s: no cluster there", a->dir);
     }
     heads(&t, cluster_heads);
+    heads(&brokers, broker_heads);
     for (int i = 0; i < n; i++) {
+        size_t k;
+        json_t *row;
         cluster_row(&t, i + 1, docs[i]);
+        json_array_foreach(kc_json_at(docs[i], "status.brokers"), k, row)
+        {
+            if (rows + 1 < ROWS_MAX) {
+                broker_row(&brokers, ++rows, ko_name(docs[i]), row);
+            }
+        }
         json_decref(docs[i]);
     }
     print(&t);
     putchar('\n');
-    n = load(a->dir, "kaasbrokers", docs);
-    heads(&t, broker_heads);
-    for (int i = 0; i < n; i++) {
-        broker_row(&t, i + 1, docs[i]);
-        json_decref(docs[i]);
-    }
-    print(&t);
+    print(&brokers);
     return 0;
 }
 

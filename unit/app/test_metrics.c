@@ -121,6 +121,7 @@ static void the_control_plane_shows_its_state(void)
                         .source = KL_SOURCE_DIRECTORY,
                         .image_name = "demo-image",
                         .image_dir = "/nonexistent",
+                        .data = b.app.data,
                         .on_image = on_image};
     struct kc_err err;
     struct kl_cluster *k;
@@ -132,8 +133,8 @@ static void the_control_plane_shows_its_state(void)
     KT_EQ(value("kaas_heartbeat_streams"), 0);
     KT_EQ(value("kaas_image_age_ms"), -1);
     KT_EQ(value("kaas_takeovers_total"), 0);
+    rt_call(&b.control, stop_control, k); /* before its timers can run */
     KT_REQUIRE(rt_loop_start(&b.control) == 0);
-    rt_call(&b.control, stop_control, k);
     rt_loop_join(&b.control);
     kl_free(k);
     down();

@@ -240,9 +240,7 @@ static void producer_acked(struct ss_producer *p, uint64_t number, int64_t base)
     if (i == p->n || p->sent[i].acked) {
         return; /* a repeat, acked before */
     }
-    /* Where retention drops a batch before its repeat comes, nobody knows the repeat any more. */
-    if (ss_shared.retention_bytes < 0 &&
-        (base <= p->last_base || (i > 0 && !p->sent[i - 1].acked))) {
+    if (base <= p->last_base || (i > 0 && !p->sent[i - 1].acked)) {
         ss_check_fail("batch %llu of a producer was acked at offset %lld, out of its order",
                       (unsigned long long)number, (long long)base);
     }
@@ -268,8 +266,7 @@ static void on_append(void *ctx, const struct ks_append_result *r)
         ss_check_acked(s->part, a->number, r->base_offset, a->records);
     } else {
         c->refused++;
-        /* Retention may drop the batches by which a repeat is known. */
-        if (r->error == 45 && !s->b->dead && ss_shared.retention_bytes < 0) {
+        if (r->error == 45 && !s->b->dead) {
             ss_check_out_of_order(s->part, ks_log_epoch(s->log));
         }
     }
@@ -316,6 +313,8 @@ static struct ss_sent *producer_next(struct ss_slot *s)
 
 void ss_slot_append(struct ss_slot *s, bool idempotent)
 {
+    /* A repeat is known by its batch in the log, which retention of a few batches drops too early. */
+    idempotent = idempotent && ss_shared.retention_bytes < 0;
     struct ss_sent plain = {.seq = -1}, *b = idempotent ? producer_next(s) : &plain;
     if (!b) {
         return;

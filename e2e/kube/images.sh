@@ -7,6 +7,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$KC_IMAGES"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/root"
-gcc -O2 -static -s -o "$work/root/pause" "$here/pause.c"
-"$here/../image/mkimage.py" --name localhost/pause:1 --root "$work/root" --entrypoint /pause --out "$KC_IMAGES/pause.tar"
+mkdir "$work/rootfs"
+gcc -O2 -static -s -o "$work/rootfs/pause" "$here/pause.c"
+"$here/../image/mkimage.py" --name localhost/pause:1 --root "$work/rootfs" --entrypoint /pause --out "$KC_IMAGES/pause.tar"

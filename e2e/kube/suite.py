@@ -296,6 +296,7 @@ def a_recreated_cluster_adopts_its_volume(c):
     more = set(c.metadata()["topics"]) - set(topics)
     check(not more, "topics out of nowhere:", more)
     name = "java-4.4"
+    eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
     r = clients.consume(name, c.bootstrap, f"mixed-{name}", "adopted", RECORDS).result()
     check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
     eventually(lambda: spread(c) == {0, 1, 2}, 60, 0.5, "spread over all brokers")

@@ -106,7 +106,8 @@ static int read_file(struct ks_build *b, const struct ks_chain_file *f)
         quarantine(b, f);
         return 0;
     }
-    b->zombie_bytes += size > f->len ? size - f->len : 0; /* late bytes: normal, never served */
+    uint64_t known = f->len + f->rescued;
+    b->zombie_bytes += size > known ? size - known : 0; /* late bytes: normal, never served */
     return 0;
 }
 
@@ -115,6 +116,7 @@ static void restart(struct ks_build *b)
 {
     ks_state_fini(&b->st);
     b->file = 0;
+    b->last_end = -1;
     b->peek_pos = 0;
     b->zombie_bytes = 0;
     b->damaged = 0;
@@ -122,6 +124,9 @@ static void restart(struct ks_build *b)
 
 int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err)
 {
+    if (b->file > 0 && c->files[b->file - 1].end != b->last_end) {
+        restart(b); /* an epoch was sealed below a ROLL that was read already */
+    }
     while (b->file < c->n_files) {
         const struct ks_chain_file *f = &c->files[b->file];
         if (f->base < 0 || f->end < 0) {
@@ -130,11 +135,13 @@ int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *er
         if (!b->peek_pos && (f->dropped || f->end == f->base)) {
             b->st.start = f->dropped ? KC_MAX(b->st.start, f->end) : b->st.start;
             b->st.end = KC_MAX(b->st.end, f->end);
+            b->last_end = f->end;
             b->file++;
             continue;
         }
         int rc = f->dropped ? RESTART : read_file(b, f);
         if (rc == 0) {
+            b->last_end = f->end;
             b->file++;
             continue;
         }

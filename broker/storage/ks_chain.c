@@ -81,16 +81,43 @@ static void settle(struct ks_chain *c)
     }
 }
 
-static int add_file(struct ks_chain *c, struct ks_file_id id, int32_t epoch, int64_t base)
+static int reserve_file(struct ks_chain *c)
 {
     void *files = c->files;
     int rc = grow(&files, &c->files_room, c->n_files, sizeof(*c->files));
     c->files = files;
+    return rc;
+}
+
+static int add_file(struct ks_chain *c, struct ks_file_id id, int32_t epoch, int64_t base)
+{
+    int rc = reserve_file(c);
     if (!rc) {
         c->files[c->n_files++] =
             (struct ks_chain_file){.id = id, .base = base, .end = -1, .epoch = epoch};
     }
     return rc;
+}
+
+/* A file in the middle; there is room for it. Later epochs' files move up by one. */
+static void insert_file(struct ks_chain *c, uint32_t at, const struct ks_chain_file *f)
+{
+    memmove(c->files + at + 1, c->files + at, (c->n_files - at) * sizeof(*c->files));
+    c->files[at] = *f;
+    c->n_files++;
+    for (uint32_t i = 0; i < c->n_epochs; i++) {
+        c->epochs[i].first_file += c->epochs[i].first_file >= at;
+    }
+}
+
+static const struct ks_chain_file *file_of(const struct ks_chain *c, struct ks_file_id id)
+{
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        if (ks_file_eq(c->files[i].id, id)) {
+            return &c->files[i];
+        }
+    }
+    return NULL;
 }
 
 static int apply_claim(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err)
@@ -144,29 +171,48 @@ static int apply_roll(struct ks_chain *c, const struct ks_rec *r, struct kc_err 
     return 0;
 }
 
-/* Files of the sealed epoch end where the seal says; those after it hold nothing. */
+/* The copied tail of a seal: the rest of the epoch's last file, whole batches from `base` on, in a
+ * file that nothing else names. */
+static bool copy_fits(const struct ks_chain *c, const struct ks_chain_file *f,
+                      const struct ks_rec *r)
+{
+    const struct ks_rescue *copy = &r->seal.copy;
+    return copy->base >= f->base && copy->base < r->seal.end && copy->len > 0 &&
+           (copy->base == f->base) == (r->seal.len == 0) && !file_of(c, copy->file);
+}
+
+/* Files of the sealed epoch end where the seal says; those after it hold nothing. Room for a copy's
+ * file is there. */
 static bool seal_files(struct ks_chain *c, struct ks_epoch *e, const struct ks_rec *r)
 {
     uint32_t end;
-    uint32_t first = ks_chain_files(c, e, &end);
-    for (uint32_t i = first; i < end; i++) {
-        if (!ks_file_eq(c->files[i].id, r->seal.file)) {
-            continue;
-        }
-        if (c->files[i].base > r->seal.end ||
-            (c->files[i].end >= 0 && c->files[i].end < r->seal.end)) {
-            return false;
-        }
-        c->files[i].end = r->seal.end;
-        c->files[i].len = r->seal.len;
-        c->files[i].crc = r->seal.crc;
-        for (uint32_t j = i + 1; j < end; j++) {
-            c->files[j].base = c->files[j].end = r->seal.end;
-            c->files[j].len = 0;
-        }
-        return true;
+    uint32_t at = ks_chain_files(c, e, &end);
+    while (at < end && !ks_file_eq(c->files[at].id, r->seal.file)) {
+        at++;
     }
-    return false;
+    struct ks_chain_file *f = &c->files[at];
+    if (at == end || f->base > r->seal.end || (f->end >= 0 && f->end < r->seal.end) ||
+        (r->seal.rescued && !copy_fits(c, f, r))) {
+        return false;
+    }
+    f->end = r->seal.rescued ? r->seal.copy.base : r->seal.end;
+    f->len = r->seal.len;
+    f->crc = r->seal.crc;
+    f->rescued = r->seal.rescued ? r->seal.copy.len : 0;
+    for (uint32_t j = at + 1; j < end; j++) {
+        c->files[j].base = c->files[j].end = r->seal.end;
+        c->files[j].len = 0;
+    }
+    if (r->seal.rescued) {
+        struct ks_chain_file copy = {.id = r->seal.copy.file,
+                                     .base = r->seal.copy.base,
+                                     .end = r->seal.end,
+                                     .len = r->seal.copy.len,
+                                     .crc = r->seal.copy.crc,
+                                     .epoch = e->epoch};
+        insert_file(c, at + 1, &copy);
+    }
+    return true;
 }
 
 static int apply_seal(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err)
@@ -179,6 +225,10 @@ static int apply_seal(struct ks_chain *c, const struct ks_rec *r, struct kc_err 
     if (e->sealed) {
         c->late_seals++; /* the first one wins (I2) */
         return 0;
+    }
+    int rc = r->seal.rescued ? reserve_file(c) : 0;
+    if (rc) {
+        return kc_fail(err, rc, "chain: %s", kc_strerror(rc));
     }
     if (e->base < 0 || r->seal.end < e->base || !seal_files(c, e, r)) {
         return kc_fail(err, KC_E_CORRUPT, "ctl.%llu seals epoch %d at %lld, out of its range",

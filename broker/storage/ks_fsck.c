@@ -85,7 +85,8 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
         say(f, false, "%s: epoch %d, offsets %" PRId64 " to %" PRId64 ", %" PRIu64 " bytes", name,
             cf->epoch, cf->base, cf->end - 1, cf->len);
     }
-    f->r->zombie_bytes += st.size > cf->len ? st.size - cf->len : 0;
+    uint64_t known = cf->len + cf->rescued;
+    f->r->zombie_bytes += st.size > known ? st.size - known : 0;
 }
 
 /* What the next claimant would do with an open epoch; the seal is applied in memory only. */

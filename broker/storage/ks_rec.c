@@ -132,6 +132,12 @@ size_t ks_rec_encode(const struct ks_rec *r, uint8_t *out)
         w64(&o, (uint64_t)r->seal.end);
         w64(&o, r->seal.len);
         w32(&o, r->seal.crc);
+        if (r->seal.rescued) {
+            wfile(&o, r->seal.copy.file);
+            w64(&o, (uint64_t)r->seal.copy.base);
+            w64(&o, r->seal.copy.len);
+            w32(&o, r->seal.copy.crc);
+        }
         break;
     case KS_COMPACT:
     case KS_TRIM:
@@ -156,6 +162,22 @@ static void decode_claim(struct in *i, struct ks_rec *r)
         return;
     }
     memcpy(r->claim.order.uid, take(i, uid_len), uid_len);
+    i->bad = i->bad || strlen(r->claim.order.uid) != uid_len;
+}
+
+static void decode_seal(struct in *i, struct ks_rec *r)
+{
+    r->seal.file = rfile(i);
+    r->seal.end = (int64_t)r64(i);
+    r->seal.len = r64(i);
+    r->seal.crc = r32(i);
+    r->seal.rescued = !i->bad && i->p != i->end;
+    if (r->seal.rescued) {
+        r->seal.copy.file = rfile(i);
+        r->seal.copy.base = (int64_t)r64(i);
+        r->seal.copy.len = r64(i);
+        r->seal.copy.crc = r32(i);
+    }
 }
 
 static int decode_drop(struct in *i, struct ks_rec *r)
@@ -165,7 +187,8 @@ static int decode_drop(struct in *i, struct ks_rec *r)
     r->drop.n_old = r16(i);
     r->drop.n_new = r16(i);
     size_t need = (size_t)r->drop.n_old * FILE_LEN + (size_t)r->drop.n_new * NEW_LEN;
-    if (i->bad || r->drop.start < 0 || (size_t)(i->end - i->p) != need) {
+    if (i->bad || r->drop.start < 0 || (size_t)(i->end - i->p) != need ||
+        r->drop.n_old > KS_REC_FILES_MAX || r->drop.n_new > KS_REC_FILES_MAX / 2) {
         i->bad = true;
         r->drop.n_old = r->drop.n_new = 0;
         return 0;
@@ -213,10 +236,7 @@ int ks_rec_decode(const uint8_t *p, size_t len, struct ks_rec *ret)
         r.roll.prev_crc = r32(&i);
         break;
     case KS_SEAL:
-        r.seal.file = rfile(&i);
-        r.seal.end = (int64_t)r64(&i);
-        r.seal.len = r64(&i);
-        r.seal.crc = r32(&i);
+        decode_seal(&i, &r);
         break;
     case KS_COMPACT:
     case KS_TRIM:

@@ -44,9 +44,18 @@ struct ks_rec {
         /* Lengths of the files before the last one stand in their ROLL records. */
         struct {
             int64_t end; /* end offset of the epoch */
-            struct ks_file_id file; /* where it ends */
+            struct ks_file_id file; /* where it ends, or where its copied tail begins */
             uint64_t len; /* sealed length of that file */
             uint32_t crc; /* CRC field of its last batch; 0 if it is empty */
+            /* ADR 10: what was scanned behind `len` may vanish in a crash of the server, so the
+             * claimant wrote it again, unchanged, to a file of its own. */
+            bool rescued;
+            struct ks_rescue {
+                struct ks_file_id file;
+                int64_t base; /* first offset copied = end of what counts of `file` */
+                uint64_t len; /* the whole copy: from base to end */
+                uint32_t crc; /* CRC field of its last batch */
+            } copy;
         } seal;
         struct {
             int64_t start; /* first offset kept; for COMPACT: first offset replaced */
@@ -82,6 +91,7 @@ struct ks_chain_file {
     int64_t end; /* -1 = open: the scan decides */
     uint64_t len; /* meaningful when end >= 0 */
     uint32_t crc; /* of the last batch, 0 = unknown or empty */
+    uint64_t rescued; /* bytes behind len that are in the log, too, as the next file (ADR 10) */
     int32_t epoch;
     bool dropped; /* by TRIM or COMPACT */
 };

@@ -79,6 +79,7 @@ struct ks_build {
     int64_t now_wall_ms;
     struct ks_state st;
     uint32_t file; /* next file of the chain to read */
+    int64_t last_end; /* end of the one before it, when it was read */
     uint64_t peek_pos; /* of that file: read so far, while it was still open; 0 = nothing */
     int64_t peek_next;
     uint64_t zombie_bytes; /* found beyond seals */

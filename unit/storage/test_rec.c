@@ -32,6 +32,19 @@ static struct ks_rec seal(uint64_t k, int32_t epoch, int64_t end)
     return r;
 }
 
+/* Sealed with the offsets from `base` on in a copy. */
+static struct ks_rec rescue(uint64_t k, int32_t epoch, int64_t base, int64_t end)
+{
+    struct ks_rec r = seal(k, epoch, end);
+    r.seal.len = (uint64_t)base * 10;
+    r.seal.rescued = true;
+    r.seal.copy.file = (struct ks_file_id){.inc8 = 9, .seq = 4};
+    r.seal.copy.base = base;
+    r.seal.copy.len = (uint64_t)(end - base) * 10;
+    r.seal.copy.crc = 6;
+    return r;
+}
+
 static struct ks_rec roll(uint64_t k, int32_t epoch, int64_t base)
 {
     struct ks_rec r = {.type = KS_ROLL, .k = k, .epoch = epoch};
@@ -49,14 +62,18 @@ static void records_survive_encoding_and_damage_is_noticed(void)
         claim(4, 2),
         roll(5, 2, 1000),
         seal(6, 2, 2000),
+        rescue(6, 2, 1500, 2000),
         {.type = KS_TRIM, .k = 7, .epoch = 2, .drop = {.start = 500, .n_old = 3, .old = old}},
     };
     static uint8_t buf[KS_REC_MAX];
     for (size_t i = 0; i < KC_ARRAY_LEN(recs); i++) {
         struct ks_rec back;
+        static uint8_t again[KS_REC_MAX];
         size_t len = encode(&recs[i], buf);
         KT_TRUE(len < 512);
         KT_REQUIRE(ks_rec_decode(buf, len, &back) == 0);
+        KT_EQ(ks_rec_encode(&back, again), len);
+        KT_TRUE(memcmp(buf, again, len) == 0);
         KT_EQ(back.type, recs[i].type);
         KT_EQ(back.k, recs[i].k);
         KT_EQ(back.epoch, recs[i].epoch);
@@ -69,7 +86,8 @@ static void records_survive_encoding_and_damage_is_noticed(void)
             KT_TRUE(ks_file_eq(back.drop.old[2], old[2]));
         } else if (back.type == KS_SEAL) {
             KT_EQ(back.seal.end, 2000);
-            KT_EQ(back.seal.len, 20000);
+            KT_EQ(back.seal.len, recs[i].seal.len);
+            KT_EQ(back.seal.rescued, recs[i].seal.rescued);
         }
         ks_rec_fini(&back);
         for (size_t bit = 0; bit < len * 8; bit++) {
@@ -138,6 +156,67 @@ static void records_that_break_the_rules_are_refused(void)
     }
 }
 
+static void a_copied_tail_is_one_more_file_of_its_epoch(void)
+{
+    struct ks_chain c;
+    ks_chain_init(&c);
+    struct ks_rec recs[] = {claim(0, 0), roll(1, 0, 10), claim(2, 1), rescue(3, 0, 15, 20),
+                            roll(4, 1, 30)};
+    recs[3].seal.file = recs[1].roll.file;
+    for (size_t i = 0; i < KC_ARRAY_LEN(recs); i++) {
+        KT_EQ(ks_chain_apply(&c, &recs[i], NULL), 0);
+    }
+    KT_REQUIRE(c.n_files == 5);
+    const struct ks_chain_file *f = c.files;
+    KT_TRUE(f[0].base == 0 && f[0].end == 10 && f[0].len == 77 && f[0].rescued == 0);
+    KT_TRUE(f[1].base == 10 && f[1].end == 15 && f[1].len == 150 && f[1].rescued == 50);
+    KT_TRUE(f[2].base == 15 && f[2].end == 20 && f[2].len == 50 && f[2].crc == 6);
+    KT_TRUE(ks_file_eq(f[2].id, recs[3].seal.copy.file));
+    KT_EQ(f[2].epoch, 0);
+    KT_TRUE(ks_file_eq(f[3].id, recs[2].claim.file));
+    KT_TRUE(f[3].base == 20 && f[3].end == 30 && f[3].epoch == 1);
+    uint32_t end;
+    KT_EQ(ks_chain_files(&c, &c.epochs[0], &end), 0);
+    KT_EQ(end, 3);
+    KT_EQ(ks_chain_files(&c, &c.epochs[1], &end), 3);
+    KT_EQ(end, 5);
+    ks_chain_fini(&c);
+}
+
+static void a_tail_that_does_not_fit_its_file_is_refused(void)
+{
+    struct {
+        const char *what;
+        struct ks_rec r;
+    } bad[] = {
+        {"a tail before its file", rescue(3, 0, 9, 20)},
+        {"an empty tail", rescue(3, 0, 20, 20)},
+        {"a tail without bytes", rescue(3, 0, 15, 20)},
+        {"a part before it without bytes", rescue(3, 0, 15, 20)},
+        {"the whole file, and bytes of it", rescue(3, 0, 10, 20)},
+        {"a file that the chain names already", rescue(3, 0, 15, 20)},
+    };
+    struct ks_rec first[] = {claim(0, 0), roll(1, 0, 10), claim(2, 1)};
+    bad[2].r.seal.copy.len = 0;
+    bad[3].r.seal.len = 0;
+    bad[5].r.seal.copy.file = first[2].claim.file;
+    for (size_t i = 0; i < KC_ARRAY_LEN(bad); i++) {
+        struct ks_chain c;
+        ks_chain_init(&c);
+        for (size_t n = 0; n < KC_ARRAY_LEN(first); n++) {
+            KT_EQ(ks_chain_apply(&c, &first[n], NULL), 0);
+        }
+        bad[i].r.seal.file = first[1].roll.file;
+        int rc = ks_chain_apply(&c, &bad[i].r, NULL);
+        if (rc != KC_E_CORRUPT) {
+            fprintf(stderr, "%s: %d\n", bad[i].what, rc);
+        }
+        KT_EQ(rc, KC_E_CORRUPT);
+        KT_TRUE(c.n_files == 3 && !c.epochs[0].sealed && c.files[1].end == -1);
+        ks_chain_fini(&c);
+    }
+}
+
 static void the_first_seal_of_an_epoch_wins(void)
 {
     struct ks_chain c;
@@ -169,5 +248,6 @@ static void an_epoch_claimed_over_before_its_elders_were_sealed_never_opened(voi
 
 KT_MAIN("rec", KT(records_survive_encoding_and_damage_is_noticed),
         KT(a_chain_folds_into_epochs_and_files), KT(records_that_break_the_rules_are_refused),
-        KT(the_first_seal_of_an_epoch_wins),
+        KT(a_copied_tail_is_one_more_file_of_its_epoch),
+        KT(a_tail_that_does_not_fit_its_file_is_refused), KT(the_first_seal_of_an_epoch_wins),
         KT(an_epoch_claimed_over_before_its_elders_were_sealed_never_opened))

@@ -315,6 +315,9 @@ static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
         ss_check_fail("I2: epoch %d was sealed twice", r.epoch);
     } else if (r.type == KS_SEAL) {
         remember_sealed(part, r.seal.file, r.seal.len);
+        if (r.seal.rescued) {
+            remember_sealed(part, r.seal.copy.file, r.seal.copy.len);
+        }
     } else if (r.type == KS_ROLL) {
         remember_sealed(part, rolled, r.roll.prev_len);
     }

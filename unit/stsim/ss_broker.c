@@ -87,10 +87,7 @@ void ss_broker_stop(struct ss_broker *b, bool crash)
     if (!b->up) {
         return;
     }
-    if (b->frozen_until_us) {
-        b->frozen_until_us = 0;
-        ss_freeze(b->node, false);
-    }
+    ss_thaw(b->node);
     if (crash) {
         b->dead = true; /* nobody hears of it any more */
         ss_client_crash(b->client);

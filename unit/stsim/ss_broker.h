@@ -25,7 +25,6 @@ struct ss_slot {
 struct ss_broker {
     int node, id;
     bool up, dead, auditor, fenced;
-    int64_t frozen_until_us; /* 0 = not frozen */
     struct ss_client *client;
     struct rt_loop loop;
     struct ks_engine *e;

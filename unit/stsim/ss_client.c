@@ -62,17 +62,24 @@ int ss_reply(struct ss_client *c, int rc, int lost)
 
 /* ---- names ---- */
 
+static void dentry_free(struct ss_client *c, struct dentry *d)
+{
+    c->n_absent -= d && !d->ino;
+    kc_free(d);
+}
+
 void ss_know(struct ss_client *c, const char *path, struct ss_ino *ino)
 {
     struct dentry *d = kc_zalloc(sizeof(*d));
     d->ino = ino;
     d->until_us = ss_now_us() + NAME_US;
-    kc_free(kc_map_put(&c->names, path, strlen(path), d));
+    c->n_absent += !ino;
+    dentry_free(c, kc_map_put(&c->names, path, strlen(path), d));
 }
 
 void ss_unknow(struct ss_client *c, const char *path)
 {
-    kc_free(kc_map_del(&c->names, path, strlen(path)));
+    dentry_free(c, kc_map_del(&c->names, path, strlen(path)));
 }
 
 /* From the cache, else from the server. */
@@ -95,10 +102,10 @@ void ss_forget_absent(struct ss_client *c, const char *dir)
 {
     struct kc_map_iter it = {0};
     size_t n = strlen(dir);
-    for (struct kc_map_entry *e; (e = kc_map_next(&c->names, &it));) {
+    for (struct kc_map_entry *e; c->n_absent && (e = kc_map_next(&c->names, &it));) {
         struct dentry *d = e->value;
         if (!d->ino && e->key_len > n && strncmp(e->key, dir, n) == 0) {
-            kc_free(kc_map_del(&c->names, e->key, e->key_len));
+            dentry_free(c, kc_map_del(&c->names, e->key, e->key_len));
         }
     }
 }
@@ -162,13 +169,42 @@ void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i)
 {
     uint64_t at = i * SS_PAGE;
     size_t n = ino->size > at ? (size_t)KC_MIN((uint64_t)SS_PAGE, ino->size - at) : 0;
-    for (size_t j = 0; j < n; j++) {
-        if (!p->dirty || j < p->lo || j >= p->hi) {
-            p->b[j] = ino->data[at + j];
-        }
+    size_t lo = p->dirty ? KC_MIN(p->lo, n) : n, hi = p->dirty ? KC_MIN(p->hi, n) : n;
+    if (lo > 0) {
+        memcpy(p->b, ino->data + at, lo);
+    }
+    if (hi < n) {
+        memcpy(p->b + hi, ino->data + at + hi, n - hi);
     }
     p->lo = 0;
     p->hi = p->dirty ? KC_MAX(p->hi, n) : n;
+}
+
+void ss_page_dirty(struct ss_client *c, struct cfile *f, struct page *p)
+{
+    if (p->dirty) {
+        return;
+    }
+    p->dirty = true;
+    if (f->n_dirty++) {
+        return;
+    }
+    if (c->n_dirty == c->dirty_room) {
+        c->dirty_room += 16;
+        c->dirty = kc_realloc(c->dirty, c->dirty_room * sizeof(struct cfile *));
+    }
+    f->dirty_at = c->n_dirty;
+    c->dirty[c->n_dirty++] = f;
+}
+
+static void page_clean(struct ss_client *c, struct cfile *f, struct page *p)
+{
+    p->dirty = false;
+    if (--f->n_dirty == 0) {
+        struct cfile *last = c->dirty[--c->n_dirty];
+        c->dirty[f->dirty_at] = last;
+        last->dirty_at = f->dirty_at;
+    }
 }
 
 /* One page goes to the server; on an error it counts as clean, and the error waits to be told. */
@@ -189,30 +225,20 @@ static void write_back(struct ss_client *c, struct cfile *f, uint32_t i)
         f->change = seen ? f->ino->change : f->change;
     }
     f->error = rc ? rc : f->error;
-    p->dirty = false;
+    page_clean(c, f, p);
     if (rc && ss_chance(500)) {
         kc_free(p); /* some kernels drop the page, others keep showing it */
         f->pages[i] = NULL;
     }
 }
 
-uint32_t ss_dirty_pages(const struct cfile *f)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < f->n_pages; i++) {
-        n += f->pages[i] && f->pages[i]->dirty;
-    }
-    return n;
-}
-
 /* Some dirty page of a file: which one is the seed's choice. */
 static bool write_back_one(struct ss_client *c, struct cfile *f)
 {
-    uint32_t n = ss_dirty_pages(f);
-    if (!n) {
+    if (!f->n_dirty) {
         return false;
     }
-    uint64_t nth = n > 1 ? ss_below(n) : 0;
+    uint64_t nth = f->n_dirty > 1 ? ss_below(f->n_dirty) : 0;
     for (uint32_t i = 0; i < f->n_pages; i++) {
         if (f->pages[i] && f->pages[i]->dirty && nth-- == 0) {
             write_back(c, f, i);
@@ -224,25 +250,13 @@ static bool write_back_one(struct ss_client *c, struct cfile *f)
 
 bool ss_client_is_dirty(const struct ss_client *c)
 {
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        if (c->files[i] && ss_dirty_pages(c->files[i])) {
-            return true;
-        }
-    }
-    return false;
+    return c->n_dirty > 0;
 }
 
 void ss_client_write_back(struct ss_client *c)
 {
-    if (c->dead || !c->n_files) {
-        return;
-    }
-    uint32_t from = (uint32_t)ss_below(c->n_files);
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        struct cfile *f = c->files[(from + i) % c->n_files];
-        if (f && write_back_one(c, f)) {
-            return;
-        }
+    if (!c->dead && c->n_dirty) {
+        write_back_one(c, c->dirty[ss_below(c->n_dirty)]);
     }
 }
 
@@ -283,14 +297,14 @@ void ss_client_faults(struct ss_client *c, bool on)
 
 void ss_client_crash(struct ss_client *c)
 {
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        struct cfile *f = c->files[i];
-        for (uint32_t j = 0; f && j < f->n_pages; j++) {
+    while (c->n_dirty) {
+        struct cfile *f = c->dirty[c->n_dirty - 1];
+        for (uint32_t j = 0; j < f->n_pages; j++) {
             struct page *p = f->pages[j];
             if (!p || !p->dirty) {
                 continue;
             }
-            p->dirty = false;
+            page_clean(c, f, p);
             if (ss_chance(400)) {
                 ss_srv_count(SS_F_LOST_PAGE);
             } else {
@@ -316,6 +330,7 @@ void ss_client_free(struct ss_client *c)
         }
     }
     kc_free(c->files);
+    kc_free(c->dirty);
     kc_map_fini(&c->names, kc_free);
     kc_free(c);
 }

@@ -25,7 +25,8 @@ struct cfile {
     int opens;
     char silly[KS_PATH_MAX]; /* its name since it was unlinked while open */
     struct page **pages;
-    uint32_t n_pages;
+    uint32_t n_pages, n_dirty;
+    uint32_t dirty_at; /* place in the client's list of dirty files, if n_dirty > 0 */
 };
 
 struct dentry {
@@ -43,8 +44,11 @@ struct ss_client {
     int node, serial;
     bool dead, faults;
     struct kc_map names; /* path -> struct dentry */
+    uint32_t n_absent; /* entries that say so */
     struct cfile **files; /* by index of the inode */
     uint32_t n_files;
+    struct cfile **dirty; /* files with pages that wait to be written back */
+    uint32_t n_dirty, dirty_room;
     struct fd fds[FDS];
     uint64_t n_silly;
 };
@@ -71,7 +75,7 @@ void ss_drop_clean(struct cfile *f);
 struct page *ss_page_at(struct cfile *f, uint64_t i);
 /* Reads the rest of a page from the server around what is known of it. */
 void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i);
-uint32_t ss_dirty_pages(const struct cfile *f);
+void ss_page_dirty(struct ss_client *c, struct cfile *f, struct page *p);
 /* Everything of a file, in several requests; the error that waits, told once. */
 int ss_flush(struct ss_client *c, struct cfile *f);
 static inline uint64_t ss_size_of(const struct cfile *f)

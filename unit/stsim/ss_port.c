@@ -52,7 +52,7 @@ static int s_close(void *ctx, int fd)
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
     int rc = 0;
-    if (c->fds[fd].mode == KS_CREATE && ss_dirty_pages(f)) {
+    if (c->fds[fd].mode == KS_CREATE && f->n_dirty) {
         rc = ss_go(c);
         rc = rc ? -EIO : ss_flush(c, f);
     }
@@ -88,7 +88,7 @@ static ssize_t s_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint
             memcpy(p->b + at, from, len);
             p->lo = p->hi > p->lo ? KC_MIN(p->lo, at) : at;
             p->hi = KC_MAX(p->hi, at + len);
-            p->dirty = true;
+            ss_page_dirty(c, f, p);
             pos += len;
             from += len;
             left -= len;

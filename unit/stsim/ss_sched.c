@@ -1,54 +1,28 @@
 #include "ss_sched.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "base/kc_rng.h"
-
-int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
-int __real_pthread_join(pthread_t t, void **ret);
-int __real_pthread_mutex_lock(pthread_mutex_t *m);
-int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
-int __real_pthread_cond_signal(pthread_cond_t *c);
-int __real_pthread_cond_broadcast(pthread_cond_t *c);
-int __real_clock_gettime(clockid_t clock, struct timespec *ret);
-ssize_t __real_getrandom(void *buf, size_t len, unsigned flags);
-
-int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
-int __wrap_pthread_join(pthread_t t, void **ret);
-int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
-int __wrap_pthread_cond_signal(pthread_cond_t *c);
-int __wrap_pthread_cond_broadcast(pthread_cond_t *c);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
-ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags);
+#include "ss_co.h"
 
 enum { THREADS = 512, NODES = SS_NODES };
-#define NEVER INT64_MAX
 #define START_US 1000000000LL
-#define WALL_OFFSET_S 1700000000LL
 
 enum state { FREE, RUNNABLE, WAITING, DONE };
 
-struct thread {
+struct ss_thread {
+    struct ss_co co;
     enum state state;
     int node;
-    const void *on; /* what it waits for: a condition, a thread to join; NULL = only time */
+    int run_at; /* place among those that can run now; -1 = not there, for its node is frozen */
+    int heap_at; /* place among the deadlines; -1 = has none, or its node was frozen when it came */
+    const void *on; /* what it waits for: a condition, a lock, a thread to join; NULL = only time */
     int64_t deadline_us;
     bool timed_out;
-    sem_t baton;
-    pthread_t real;
     void *(*fn)(void *);
-    void *arg;
+    void *arg, *ret;
 };
 
 static struct {
@@ -57,13 +31,14 @@ static struct {
     struct kc_rng bytes; /* getrandom */
     int64_t now_us;
     uint64_t trace, switches;
+    struct ss_thread *self;
     int n; /* slots in use: 0 .. n - 1 */
-    bool frozen[NODES];
-    cpu_set_t cpus; /* what the process had before */
-    struct thread t[THREADS];
+    int n_run, n_heap;
+    struct ss_thread *run[THREADS];
+    struct ss_thread *heap[THREADS]; /* by deadline, the next one first */
+    int64_t frozen_until_us[NODES]; /* 0 = not frozen */
+    struct ss_thread t[THREADS];
 } S;
-
-static _Thread_local struct thread *self;
 
 /* ---- seeded choices ---- */
 
@@ -84,6 +59,11 @@ bool ss_chance(uint32_t per_mille)
     return per_mille > 0 && ss_below(1000) < per_mille;
 }
 
+uint8_t ss_random_byte(void)
+{
+    return (uint8_t)kc_rng_next(&S.bytes);
+}
+
 int64_t ss_now_us(void)
 {
     return S.now_us;
@@ -99,22 +79,134 @@ uint64_t ss_switches(void)
     return S.switches;
 }
 
+bool ss_sched_active(void)
+{
+    return S.active;
+}
+
+struct ss_thread *ss_self(void)
+{
+    return S.self;
+}
+
 int ss_node(void)
 {
-    return self->node;
+    return S.self->node;
 }
 
 void ss_set_node(int node)
 {
-    self->node = node;
+    S.self->node = node;
 }
 
-void ss_freeze(int node, bool frozen)
+/* ---- who can run, and who will by itself ---- */
+
+/* The first thread is the world itself: it goes on while it is on a frozen node's business. */
+static bool is_frozen(const struct ss_thread *t)
 {
-    S.frozen[node] = frozen;
+    return S.frozen_until_us[t->node] && t != &S.t[0];
 }
 
-/* ---- the baton ---- */
+static void run_add(struct ss_thread *t)
+{
+    t->state = RUNNABLE;
+    if (t->run_at < 0 && !is_frozen(t)) {
+        t->run_at = S.n_run;
+        S.run[S.n_run++] = t;
+    }
+}
+
+static void run_del(struct ss_thread *t)
+{
+    if (t->run_at >= 0) {
+        struct ss_thread *last = S.run[--S.n_run];
+        S.run[t->run_at] = last;
+        last->run_at = t->run_at;
+        t->run_at = -1;
+    }
+}
+
+static void heap_put(int at, struct ss_thread *t)
+{
+    S.heap[at] = t;
+    t->heap_at = at;
+}
+
+static void heap_up(int at, struct ss_thread *t)
+{
+    for (int up; at > 0 && S.heap[up = (at - 1) / 2]->deadline_us > t->deadline_us; at = up) {
+        heap_put(at, S.heap[up]);
+    }
+    heap_put(at, t);
+}
+
+static void heap_add(struct ss_thread *t)
+{
+    heap_up(S.n_heap++, t);
+}
+
+static void heap_del(struct ss_thread *t)
+{
+    int at = t->heap_at;
+    if (at < 0) {
+        return;
+    }
+    t->heap_at = -1;
+    struct ss_thread *last = S.heap[--S.n_heap];
+    if (last == t) {
+        return;
+    }
+    for (int down; (down = 2 * at + 1) < S.n_heap; at = down) {
+        if (down + 1 < S.n_heap && S.heap[down + 1]->deadline_us < S.heap[down]->deadline_us) {
+            down++;
+        }
+        if (S.heap[down]->deadline_us >= last->deadline_us) {
+            break;
+        }
+        heap_put(at, S.heap[down]);
+    }
+    heap_up(at, last);
+}
+
+/* ---- freezing ---- */
+
+static void hand_over(void);
+
+bool ss_frozen(int node)
+{
+    return S.frozen_until_us[node] != 0;
+}
+
+void ss_freeze(int node, int64_t until_us)
+{
+    S.frozen_until_us[node] = until_us;
+    for (int i = 0; i < S.n; i++) {
+        if (S.t[i].node == node && i != 0) {
+            run_del(&S.t[i]);
+        }
+    }
+    if (is_frozen(S.self)) {
+        hand_over();
+    }
+}
+
+void ss_thaw(int node)
+{
+    S.frozen_until_us[node] = 0;
+    for (int i = 1; i < S.n; i++) {
+        struct ss_thread *t = &S.t[i];
+        if (t->node != node) {
+            continue;
+        }
+        if (t->state == RUNNABLE) {
+            run_add(t);
+        } else if (t->state == WAITING && t->heap_at < 0 && t->deadline_us != SS_NEVER) {
+            heap_add(t);
+        }
+    }
+}
+
+/* ---- whose turn it is ---- */
 
 static void stuck(void)
 {
@@ -128,35 +220,39 @@ static void stuck(void)
     abort();
 }
 
-static bool can_run(const struct thread *t)
+/* Whoever's deadline has come can run; those of frozen nodes wait for the thaw. */
+static void expire(void)
 {
-    return !S.frozen[t->node] &&
-           (t->state == RUNNABLE || (t->state == WAITING && t->deadline_us <= S.now_us));
+    for (int i = 0; i < NODES; i++) {
+        if (S.frozen_until_us[i] && S.frozen_until_us[i] <= S.now_us) {
+            ss_thaw(i);
+        }
+    }
+    while (S.n_heap && (S.heap[0]->deadline_us <= S.now_us || is_frozen(S.heap[0]))) {
+        struct ss_thread *t = S.heap[0];
+        heap_del(t);
+        if (!is_frozen(t)) {
+            t->timed_out = true;
+            t->on = NULL;
+            run_add(t);
+        }
+    }
 }
 
-static struct thread *pick(void)
+static struct ss_thread *pick(void)
 {
     for (;;) {
-        struct thread *ready[THREADS];
-        uint64_t n = 0;
-        int64_t next = NEVER;
-        for (int i = 0; i < S.n; i++) {
-            struct thread *t = &S.t[i];
-            if (can_run(t)) {
-                ready[n++] = t;
-            } else if (t->state == WAITING && !S.frozen[t->node]) {
-                next = KC_MIN(next, t->deadline_us);
+        expire();
+        if (S.n_run) {
+            return S.run[S.n_run > 1 ? ss_below((uint64_t)S.n_run) : 0];
+        }
+        int64_t next = S.n_heap ? S.heap[0]->deadline_us : SS_NEVER;
+        for (int i = 0; i < NODES; i++) {
+            if (S.frozen_until_us[i]) {
+                next = KC_MIN(next, S.frozen_until_us[i]);
             }
         }
-        if (n) {
-            struct thread *t = ready[n > 1 ? ss_below(n) : 0];
-            if (t->state == WAITING) {
-                t->timed_out = true;
-                t->state = RUNNABLE;
-            }
-            return t;
-        }
-        if (next == NEVER) {
+        if (next == SS_NEVER) {
             stuck();
         }
         S.now_us = next;
@@ -166,24 +262,14 @@ static struct thread *pick(void)
 /* The caller's state says whether it may go on. */
 static void hand_over(void)
 {
-    struct thread *me = self;
+    struct ss_thread *me = S.self;
     S.switches++;
     S.now_us += 1 + (int64_t)kc_rng_below(&S.rng, 8);
-    struct thread *next = pick();
+    struct ss_thread *next = pick();
     if (next != me) {
-        sem_post(&next->baton);
-        while (sem_wait(&me->baton)) {
-        }
+        S.self = next;
+        ss_co_switch(&me->co, &next->co);
     }
-}
-
-static void wait_on(const void *on, int64_t deadline_us)
-{
-    self->state = WAITING;
-    self->on = on;
-    self->deadline_us = deadline_us;
-    self->timed_out = false;
-    hand_over();
 }
 
 void ss_yield(void)
@@ -191,15 +277,96 @@ void ss_yield(void)
     hand_over();
 }
 
-void ss_sleep_us(int64_t us)
+void ss_maybe_yield(void)
 {
-    wait_on(NULL, S.now_us + us);
+    if (kc_rng_below(&S.rng, 8) == 0) {
+        hand_over();
+    }
 }
 
-static void wake(struct thread *t)
+bool ss_wait(const void *on, int64_t deadline_us)
 {
-    t->state = RUNNABLE;
+    struct ss_thread *me = S.self;
+    run_del(me);
+    me->state = WAITING;
+    me->on = on;
+    me->deadline_us = deadline_us;
+    me->timed_out = false;
+    if (deadline_us != SS_NEVER) {
+        heap_add(me);
+    }
+    hand_over();
+    return me->timed_out;
+}
+
+void ss_sleep_us(int64_t us)
+{
+    ss_wait(NULL, S.now_us + us);
+}
+
+static void wake(struct ss_thread *t)
+{
+    heap_del(t);
     t->on = NULL;
+    run_add(t);
+}
+
+void ss_wake(const void *on, bool all)
+{
+    struct ss_thread *ready[THREADS];
+    uint64_t n = 0;
+    for (int i = 0; i < S.n; i++) {
+        if (S.t[i].state == WAITING && S.t[i].on == on) {
+            ready[n++] = &S.t[i];
+        }
+    }
+    if (!all && n > 1) {
+        ready[0] = ready[ss_below(n)];
+        n = 1;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        wake(ready[i]);
+    }
+}
+
+/* ---- threads ---- */
+
+static void thread_main(void)
+{
+    struct ss_thread *me = S.self;
+    me->ret = me->fn(me->arg);
+    run_del(me);
+    me->state = DONE;
+    ss_wake(me, true);
+    S.switches++;
+    S.self = pick();
+    ss_co_leave(&me->co, &S.self->co);
+}
+
+struct ss_thread *ss_thread_new(void *(*fn)(void *), void *arg)
+{
+    int i = 0;
+    while (i < S.n && S.t[i].state != FREE) {
+        i++;
+    }
+    KC_ASSERT(i < THREADS);
+    S.n = KC_MAX(S.n, i + 1);
+    struct ss_thread *t = &S.t[i];
+    *t =
+        (struct ss_thread){.node = S.self->node, .fn = fn, .arg = arg, .run_at = -1, .heap_at = -1};
+    ss_co_make(&t->co, thread_main);
+    run_add(t);
+    return t;
+}
+
+void *ss_thread_join(struct ss_thread *t)
+{
+    while (t->state != DONE) {
+        ss_wait(t, SS_NEVER);
+    }
+    ss_co_drop(&t->co);
+    t->state = FREE;
+    return t->ret;
 }
 
 void ss_sched_begin(uint64_t seed)
@@ -210,16 +377,10 @@ void ss_sched_begin(uint64_t seed)
     S.trace = 0xcbf29ce484222325u;
     S.now_us = START_US;
     S.n = 1;
-    self = &S.t[0];
-    self->state = RUNNABLE;
-    self->node = 0;
-    sem_init(&self->baton, 0, 0);
-    /* One thread at a time: handing over within one processor is several times faster. */
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET((size_t)KC_MAX(sched_getcpu(), 0), &one);
-    sched_getaffinity(0, sizeof(S.cpus), &S.cpus);
-    sched_setaffinity(0, sizeof(one), &one);
+    S.self = &S.t[0];
+    *S.self = (struct ss_thread){.run_at = -1, .heap_at = -1};
+    ss_co_adopt(&S.self->co);
+    run_add(S.self);
     S.active = true;
 }
 
@@ -229,170 +390,4 @@ void ss_sched_end(void)
         KC_ASSERT(S.t[i].state == FREE);
     }
     S.active = false;
-    sched_setaffinity(0, sizeof(S.cpus), &S.cpus);
-    sem_destroy(&self->baton);
-    self = NULL;
-}
-
-/* ---- threads ---- */
-
-static void *trampoline(void *arg)
-{
-    self = arg;
-    while (sem_wait(&self->baton)) {
-    }
-    void *ret = self->fn(self->arg);
-    self->state = DONE;
-    for (int i = 0; i < S.n; i++) {
-        if (S.t[i].state == WAITING && S.t[i].on == self) {
-            wake(&S.t[i]);
-        }
-    }
-    S.switches++;
-    sem_post(&pick()->baton);
-    return ret;
-}
-
-int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
-{
-    if (!S.active) {
-        return __real_pthread_create(ret, a, fn, arg);
-    }
-    int i = 0;
-    while (i < S.n && S.t[i].state != FREE) {
-        i++;
-    }
-    KC_ASSERT(i < THREADS);
-    S.n = KC_MAX(S.n, i + 1);
-    struct thread *t = &S.t[i];
-    memset(t, 0, sizeof(*t));
-    t->node = self->node;
-    t->fn = fn;
-    t->arg = arg;
-    sem_init(&t->baton, 0, 0);
-    t->state = RUNNABLE;
-    int rc = __real_pthread_create(ret, a, trampoline, t);
-    KC_ASSERT(rc == 0); /* failing it is a matter for the unit tests */
-    t->real = *ret;
-    return 0;
-}
-
-int __wrap_pthread_join(pthread_t real, void **ret)
-{
-    struct thread *t = NULL;
-    for (int i = 0; S.active && i < S.n; i++) {
-        if (S.t[i].state != FREE && pthread_equal(S.t[i].real, real)) {
-            t = &S.t[i];
-        }
-    }
-    while (t && t->state != DONE) {
-        wait_on(t, NEVER);
-    }
-    int rc = __real_pthread_join(real, ret);
-    if (t) {
-        sem_destroy(&t->baton);
-        t->state = FREE;
-    }
-    return rc;
-}
-
-/* ---- locks and conditions ---- */
-
-static void take(pthread_mutex_t *m)
-{
-    for (int rc; (rc = pthread_mutex_trylock(m)) != 0;) {
-        KC_ASSERT(rc == EBUSY); /* anything else: the mutex is destroyed */
-        hand_over();
-    }
-}
-
-int __wrap_pthread_mutex_lock(pthread_mutex_t *m)
-{
-    if (!S.active) {
-        return __real_pthread_mutex_lock(m);
-    }
-    if (kc_rng_below(&S.rng, 8) == 0) {
-        hand_over(); /* somebody else may come first */
-    }
-    take(m);
-    return 0;
-}
-
-static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t deadline_us)
-{
-    pthread_mutex_unlock(m);
-    wait_on(c, deadline_us);
-    bool timed_out = self->timed_out;
-    take(m);
-    return timed_out ? ETIMEDOUT : 0;
-}
-
-int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m)
-{
-    return S.active ? cond_wait(c, m, NEVER) : __real_pthread_cond_wait(c, m);
-}
-
-int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at)
-{
-    return S.active ? cond_wait(c, m, at->tv_sec * 1000000LL + at->tv_nsec / 1000)
-                    : __real_pthread_cond_timedwait(c, m, at);
-}
-
-static void wake_some(const void *c, bool all)
-{
-    struct thread *ready[THREADS];
-    uint64_t n = 0;
-    for (int i = 0; i < S.n; i++) {
-        if (S.t[i].state == WAITING && S.t[i].on == c) {
-            ready[n++] = &S.t[i];
-        }
-    }
-    if (!all && n > 1) {
-        ready[0] = ready[ss_below(n)];
-    }
-    for (uint64_t i = 0; i < (all ? n : KC_MIN(n, 1u)); i++) {
-        wake(ready[i]);
-    }
-}
-
-int __wrap_pthread_cond_signal(pthread_cond_t *c)
-{
-    if (!S.active) {
-        return __real_pthread_cond_signal(c);
-    }
-    wake_some(c, false);
-    return 0;
-}
-
-int __wrap_pthread_cond_broadcast(pthread_cond_t *c)
-{
-    if (!S.active) {
-        return __real_pthread_cond_broadcast(c);
-    }
-    wake_some(c, true);
-    return 0;
-}
-
-/* ---- clock and randomness ---- */
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
-{
-    if (!S.active || !self) {
-        return __real_clock_gettime(clock, ret);
-    }
-    ret->tv_sec = S.now_us / 1000000 + (clock == CLOCK_REALTIME ? WALL_OFFSET_S : 0);
-    ret->tv_nsec = S.now_us % 1000000 * 1000;
-    return 0;
-}
-
-ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
-{
-    if (!S.active || !self) {
-        return __real_getrandom(buf, len, flags);
-    }
-    uint8_t *p = buf;
-    for (size_t i = 0; i < len; i++) {
-        p[i] = (uint8_t)kc_rng_next(&S.bytes);
-    }
-    return (ssize_t)len;
 }

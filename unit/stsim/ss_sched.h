@@ -1,10 +1,10 @@
 /* ss_sched.h - one thread at a time: the schedule of a simulation, its clock and its randomness.
  *
- * The linker (--wrap, CMakeLists.txt) leads the production objects' calls of pthread_create, _join,
- * _mutex_lock, _cond_*, clock_gettime and getrandom here. While a simulation runs, all threads pass
- * one baton: a thread keeps it until it waits, sleeps (virtual time), locks a mutex or calls the file
- * system, and the seed picks who has it next. When nobody can run, the clock jumps to the next
- * deadline; when there is none either, the run is stuck, which is an error of the code under test.
+ * The linker (--wrap, CMakeLists.txt) leads the production objects' calls of pthread_*, clock_gettime
+ * and getrandom to ss_libc.c, which makes their threads coroutines of the one kernel thread. A thread
+ * runs until it waits, sleeps (virtual time), locks a mutex or calls the file system, and the seed
+ * picks who is next. When nobody can run, the clock jumps to the next deadline; when there is none
+ * either, the run is stuck, which is an error of the code under test.
  *
  * Outside a simulation every call goes to libc. */
 #ifndef SS_SCHED_H
@@ -13,11 +13,13 @@
 #include "base/kc_base.h"
 
 enum { SS_NODES = 8 };
+#define SS_NEVER INT64_MAX
 
-/* The caller becomes the first thread and has the baton. */
+/* The caller becomes the first thread, which no freeze stops. */
 void ss_sched_begin(uint64_t seed);
 /* All other threads were joined. */
 void ss_sched_end(void);
+bool ss_sched_active(void);
 
 uint64_t ss_below(uint64_t bound); /* of the seed; bound > 0 */
 bool ss_chance(uint32_t per_mille);
@@ -29,8 +31,23 @@ void ss_sleep_us(int64_t us); /* others run meanwhile */
 /* Threads belong to the node that the thread which made them was on. */
 int ss_node(void);
 void ss_set_node(int node);
-/* None of the node's threads runs until it thaws. Not for the caller's own node. */
-void ss_freeze(int node, bool frozen);
+/* None of the node's threads runs before that time. */
+void ss_freeze(int node, int64_t until_us);
+void ss_thaw(int node);
+bool ss_frozen(int node);
+
+/* ---- for ss_libc.c ---- */
+
+struct ss_thread;
+struct ss_thread *ss_self(void);
+struct ss_thread *ss_thread_new(void *(*fn)(void *), void *arg);
+void *ss_thread_join(struct ss_thread *t);
+/* Until somebody wakes `on` up; true: the time was over first. */
+bool ss_wait(const void *on, int64_t deadline_us);
+void ss_wake(const void *on, bool all);
+/* A point where somebody else may come first, by chance. */
+void ss_maybe_yield(void);
+uint8_t ss_random_byte(void); /* of a sequence of its own */
 
 /* Hash of every choice so far: equal for equal seeds, or the run is not deterministic. */
 uint64_t ss_trace(void);

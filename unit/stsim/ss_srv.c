@@ -131,15 +131,80 @@ static struct ss_ino *ino_new(int maker, bool dir)
     return ino;
 }
 
+static uint64_t cookie_of(const char *leaf)
+{
+    return kc_hash64(leaf, strlen(leaf)) | 1;
+}
+
+static const char *leaf_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The first name of a directory behind a cookie. */
+static uint32_t behind(const struct ss_ino *dir, uint64_t cookie)
+{
+    uint32_t lo = 0;
+    for (uint32_t hi = dir->n_names; lo < hi;) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (dir->names[mid].cookie <= cookie) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+static void name_add(struct ss_ino *dir, const char *leaf)
+{
+    if (dir->n_names == dir->names_room) {
+        dir->names_room += KC_MAX(dir->names_room, 16u);
+        dir->names = kc_realloc(dir->names, dir->names_room * sizeof(*dir->names));
+    }
+    uint64_t cookie = cookie_of(leaf);
+    uint32_t at = behind(dir, cookie);
+    memmove(dir->names + at + 1, dir->names + at, (dir->n_names - at) * sizeof(*dir->names));
+    dir->names[at] = (struct ss_name){.cookie = cookie, .name = kc_strdup(leaf)};
+    dir->n_names++;
+}
+
+static void name_del(struct ss_ino *dir, const char *leaf)
+{
+    uint32_t at = behind(dir, cookie_of(leaf));
+    do { /* names of one cookie are neighbours */
+        KC_ASSERT(at > 0);
+        at--;
+    } while (strcmp(dir->names[at].name, leaf) != 0);
+    kc_free(dir->names[at].name);
+    dir->n_names--;
+    memmove(dir->names + at, dir->names + at + 1, (dir->n_names - at) * sizeof(*dir->names));
+}
+
 static void enter(const char *path, struct ss_ino *ino)
 {
     struct ss_ino *old = kc_map_put(&V.names, path, strlen(path), ino);
     if (old) {
         old->nlink--;
         old->change++;
+    } else if (*path) {
+        name_add(parent(path), leaf_of(path));
     }
     ino->nlink++;
     ino->change++;
+}
+
+static struct ss_ino *leave(const char *path)
+{
+    struct ss_ino *ino = kc_map_del(&V.names, path, strlen(path));
+    if (ino) {
+        ino->nlink--;
+        ino->change++;
+        name_del(parent(path), leaf_of(path));
+        parent(path)->change++;
+    }
+    return ino;
 }
 
 int ss_srv_create(const char *path, int maker, bool dir, struct ss_ino **ret)
@@ -180,13 +245,9 @@ int ss_srv_link(struct ss_ino *ino, const char *to)
 
 int ss_srv_unlink(const char *path)
 {
-    struct ss_ino *ino = kc_map_del(&V.names, path, strlen(path));
-    if (!ino) {
+    if (!leave(path)) {
         return -ENOENT;
     }
-    ino->nlink--;
-    ino->change++;
-    parent(path)->change++;
     V.watch.unlinked(V.watch.ctx, path);
     return 0;
 }
@@ -198,46 +259,20 @@ int ss_srv_rename(const char *from, const char *to)
         return -ENOENT;
     }
     enter(to, ino);
-    ino->nlink--;
-    kc_map_del(&V.names, from, strlen(from));
+    leave(from);
     in->change++;
     V.watch.unlinked(V.watch.ctx, from);
     return 0;
 }
 
-bool ss_srv_list(const char *dir, struct ss_names *it)
+bool ss_srv_list(const char *path, struct ss_names *it)
 {
-    struct kc_map_iter walk = {0};
-    size_t prefix = strlen(dir);
-    uint64_t cookies[KC_ARRAY_LEN(it->name)];
+    const struct ss_ino *dir = ss_srv_lookup(path);
     it->n = 0;
-    for (struct kc_map_entry *e; (e = kc_map_next(&V.names, &walk));) {
-        if (e->key_len <= prefix + 1 || strncmp(e->key, dir, prefix) != 0 ||
-            e->key[prefix] != '/' || strchr(e->key + prefix + 1, '/')) {
-            continue;
-        }
-        uint64_t cookie = kc_hash64(e->key, e->key_len) | 1;
-        if (cookie <= it->cookie) {
-            continue;
-        }
-        int at = it->n;
-        while (at > 0 && cookies[at - 1] > cookie) {
-            at--;
-        }
-        if (at == (int)KC_ARRAY_LEN(it->name)) {
-            continue;
-        }
-        int last = KC_MIN(it->n, (int)KC_ARRAY_LEN(it->name) - 1);
-        for (int i = last; i > at; i--) {
-            cookies[i] = cookies[i - 1];
-            memcpy(it->name[i], it->name[i - 1], KS_PATH_MAX);
-        }
-        cookies[at] = cookie;
-        snprintf(it->name[at], KS_PATH_MAX, "%s", e->key + prefix + 1);
-        it->n = last + 1;
-    }
-    if (it->n) {
-        it->cookie = cookies[it->n - 1];
+    for (uint32_t at = dir ? behind(dir, it->cookie) : 0;
+         dir && at < dir->n_names && it->n < (int)KC_ARRAY_LEN(it->name); at++) {
+        snprintf(it->name[it->n++], KS_PATH_MAX, "%s", dir->names[at].name);
+        it->cookie = dir->names[at].cookie;
     }
     return it->n > 0;
 }
@@ -363,6 +398,10 @@ void ss_srv_start(const struct ss_watch *watch, enum ss_lie lie)
 void ss_srv_stop(void)
 {
     for (uint32_t i = 0; i < V.n_inos; i++) {
+        for (uint32_t j = 0; j < V.inos[i]->n_names; j++) {
+            kc_free(V.inos[i]->names[j].name);
+        }
+        kc_free(V.inos[i]->names);
         kc_free(V.inos[i]->data);
         kc_free(V.inos[i]);
     }

@@ -7,6 +7,11 @@
 
 enum { SS_PAGE = 4096 };
 
+struct ss_name { /* in a directory */
+    uint64_t cookie;
+    char *name;
+};
+
 struct ss_ino {
     uint32_t index;
     bool dir;
@@ -14,6 +19,8 @@ struct ss_ino {
     uint64_t nlink, size, change;
     uint8_t *data;
     size_t room;
+    struct ss_name *names; /* of a directory, by cookie */
+    uint32_t n_names, names_room;
 };
 
 struct ss_ino *ss_srv_lookup(const char *path); /* NULL: absent */

@@ -51,8 +51,7 @@ static void choose_rates(void)
 static void freeze(struct ss_broker *b)
 {
     ss_srv_count(SS_F_FREEZE);
-    b->frozen_until_us = ss_now_us() + 1000 + (int64_t)ss_below(ss_chance(300) ? 20000000 : 300000);
-    ss_freeze(b->node, true);
+    ss_freeze(b->node, ss_now_us() + 1000 + (int64_t)ss_below(ss_chance(300) ? 20000000 : 300000));
 }
 
 /* What befalls the brokers themselves. */
@@ -64,11 +63,8 @@ static void befall(struct ss_broker *b)
         }
         return;
     }
-    if (b->frozen_until_us) {
-        if (b->frozen_until_us <= ss_now_us()) {
-            b->frozen_until_us = 0;
-            ss_freeze(b->node, false);
-        } else if (ss_chance(1)) {
+    if (ss_frozen(b->node)) {
+        if (ss_chance(1)) {
             ss_broker_stop(b, true);
         }
         return;
@@ -143,7 +139,7 @@ static void step(void)
         if (b->up && ss_chance(50)) {
             ss_client_write_back(b->client); /* the kernel's business, also while processes sleep */
         }
-        if (!b->up || b->frozen_until_us) {
+        if (!b->up || ss_frozen(b->node)) {
             continue;
         }
         if (ss_shared.retention_bytes >= 0 && ss_chance(60)) {
@@ -236,8 +232,7 @@ static void settle(void)
 {
     enum { SETTLE_US = 120000000 };
     for (int i = 0; i < BROKERS; i++) {
-        brokers[i].frozen_until_us = 0;
-        ss_freeze(brokers[i].node, false);
+        ss_thaw(brokers[i].node);
         for (int p = 0; p < SS_PARTS; p++) {
             brokers[i].slot[p].acks = 0;
         }

@@ -215,6 +215,8 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
         .max_message_bytes = (int32_t)kb_topic_i64(app, im, topic, "max.message.bytes"),
         .log_append_time = topic_has(app, im, topic, "message.timestamp.type", "LogAppendTime"),
         .compact = topic_has(app, im, topic, "cleanup.policy", "compact"),
+        .compact_only = topic_has(app, im, topic, "cleanup.policy", "compact") &&
+                        !topic_has(app, im, topic, "cleanup.policy", "delete"),
         .timestamp_before_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.before.max.ms"),
         .timestamp_after_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.after.max.ms"),
         .flush_messages = kb_topic_i64(app, im, topic, "flush.messages"),

@@ -37,6 +37,7 @@ void ks_log_stop(struct ks_log *log)
     log->state = KS_STOPPED;
     ks_log_ref(log);
     ks_fail_appends(log, KS_K_NOT_LEADER);
+    ks_deletes_fail(log, KS_K_NOT_LEADER);
     ks_reads_cancel(log, KS_K_NOT_LEADER);
     if (log->watch && !log->closed) {
         log->watch(log->watch_ctx, log, true);
@@ -171,6 +172,7 @@ static void after_recovery(struct ks_entry *entry)
     }
     log->state = KS_SUSPENDED; /* nothing comes in from within the callbacks */
     ks_fail_appends(log, KS_K_STORAGE_ERROR);
+    ks_deletes_fail(log, KS_K_STORAGE_ERROR);
     ks_cache_drop(log); /* what was just refused must not be read at the offsets it had */
     if (ks_log_install_upper(log, entry->takeover)) {
         ks_log_stop(log);
@@ -178,25 +180,6 @@ static void after_recovery(struct ks_entry *entry)
     }
     kc_log(KC_INFO, "storage", "event=log_resumed epoch=%d offset=%lld", log->epoch,
            (long long)log->end);
-}
-
-static void after_trim(struct ks_entry *entry)
-{
-    struct ks_state *st = &entry->log->st;
-    entry->log->trimming = false;
-    if (entry->rc) {
-        return;
-    }
-    uint32_t n = 0;
-    while (n < st->n_segs - 1 && st->segs[n].end <= entry->trim->start) {
-        st->bytes -= st->segs[n].len;
-        ks_file_unref(st->segs[n].file);
-        kc_free(st->segs[n].marks);
-        n++;
-    }
-    st->n_segs -= n;
-    __builtin_memmove(st->segs, st->segs + n, st->n_segs * sizeof(*st->segs));
-    st->start = KC_MAX(st->start, entry->trim->start);
 }
 
 /* True: the entry went on to somebody else. */
@@ -213,7 +196,7 @@ static bool deliver(struct ks_entry *entry)
         after_recovery(entry);
         break;
     case KS_E_TRIM:
-        after_trim(entry);
+        ks_trim_done(entry);
         break;
     case KS_E_CLOSE:
     case KS_E_RETRY:

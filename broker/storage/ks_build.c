@@ -152,7 +152,7 @@ int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *er
             return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
         }
     }
-    b->st.start = KC_MAX(b->st.start, c->log_start);
+    ks_state_trim(&b->st, c->log_start, 0);
     return 0;
 }
 

@@ -100,6 +100,7 @@ struct ks_log_config { /* topic configs that touch the log; see ks_log_configure
     int32_t max_message_bytes;
     bool log_append_time;
     bool compact;
+    bool compact_only; /* cleanup.policy has no "delete": no retention, no DeleteRecords */
     int64_t timestamp_before_max_ms, timestamp_after_max_ms;
     int64_t flush_messages; /* 1 = sync before ack (default) */
 };
@@ -201,6 +202,17 @@ void ks_log_lookup(struct ks_log *log, int64_t timestamp_ms, ks_lookup_done done
                    void *ctx); /* [owner] */
 /* End offset of `epoch` (KIP-320): sets epoch found and end offset, or -1, -1. [owner] */
 void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int64_t *ret_end);
+
+/* DeleteRecords: everything below offset goes; -1 = below the high watermark. The new start is in the
+ * chain, synced, and the fence check passed before done runs, once, on the owner loop (maybe before
+ * the call returns). Requests that come while another is on its way share one chain record. An
+ * offset below the start succeeds and changes nothing. d is the caller's until done. [owner] */
+struct ks_delete {
+    struct ks_delete *next;
+    int64_t offset;
+    void (*done)(struct ks_delete *d, int16_t error, int64_t log_start);
+};
+void ks_log_delete_records(struct ks_log *log, struct ks_delete *d);
 
 struct ks_producer {
     int64_t producer_id;

@@ -80,8 +80,11 @@ struct ks_entry {
     struct ks_takeover *takeover;
 };
 
+/* What a TRIM is to do: a new log start (not above what is acked) and the files wholly below it. No
+ * files and no higher start: nothing is written, only the fence check is asked for. */
 struct ks_trim {
     int64_t start;
+    bool known; /* the start is not above what the chain says already */
     uint16_t n;
     struct ks_file_id files[64];
 };
@@ -138,6 +141,8 @@ struct ks_log {
     bool closed; /* ks_log_close or ks_log_seal was called: no callback may come any more */
     bool gone; /* stopped for good, the watcher knows */
     bool trimming; /* a TRIM is under way */
+    struct ks_delete *deletes; /* of that TRIM, then */
+    struct ks_delete *more_deletes; /* those that came after it had started */
     int32_t epoch;
     struct ks_log_config cfg;
     struct ks_state st; /* st.end = what is acked = high watermark */
@@ -274,6 +279,12 @@ void ks_watch_wake(struct ks_engine *e);
 
 /* ks_retention.c */
 void ks_retention_post(struct ks_engine *e);
+
+/* ks_trim.c: owner loop */
+struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start);
+void ks_trim_start(struct ks_log *log, struct ks_trim *tr); /* takes tr */
+void ks_trim_done(struct ks_entry *entry); /* the commit thread is through with it */
+void ks_deletes_fail(struct ks_log *log, int16_t error);
 
 /* ks_commit.c */
 int ks_commit_start(struct ks_engine *e);

@@ -173,7 +173,8 @@ struct ks_offsets ks_log_offsets(const struct ks_log *log)
     return (struct ks_offsets){
         .start = log->st.start,
         .high_watermark = hw,
-        .last_stable = KC_MIN(hw, ks_prods_first_open(&log->st.prods)),
+        /* A transaction whose records were deleted holds nobody back below the start. */
+        .last_stable = KC_MAX(KC_MIN(hw, ks_prods_first_open(&log->st.prods)), log->st.start),
         .end = KC_MAX(log->end, hw),
     };
 }
@@ -241,6 +242,7 @@ static void let_go(struct ks_log *log, int16_t error)
     log->closed = true;
     log->watch = NULL;
     ks_fail_appends(log, error);
+    ks_deletes_fail(log, error);
     ks_reads_cancel(log, error);
     if (log->shard) {
         ks_cache_drop(log);

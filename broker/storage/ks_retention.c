@@ -11,12 +11,12 @@ static void consider(struct ks_log *log, int64_t now)
 {
     const struct ks_state *st = &log->st;
     const struct ks_log_config *cfg = &log->cfg;
-    if (log->state != KS_OPEN || log->trimming || cfg->compact || st->n_segs < 2) {
+    if (log->state != KS_OPEN || log->trimming) {
         return;
     }
-    struct ks_trim tr = {.start = -1};
+    int64_t start = st->start;
     uint64_t bytes = st->bytes;
-    for (uint32_t i = 0; i + 1 < st->n_segs && tr.n < KC_ARRAY_LEN(tr.files); i++) {
+    for (uint32_t i = 0; i + 1 < st->n_segs && !cfg->compact_only; i++) {
         const struct ks_seg *s = &st->segs[i];
         bool old = cfg->retention_ms >= 0 && s->max_ts >= 0 && now - s->max_ts > cfg->retention_ms;
         bool large = cfg->retention_bytes >= 0 && bytes - s->len >= (uint64_t)cfg->retention_bytes;
@@ -24,15 +24,13 @@ static void consider(struct ks_log *log, int64_t now)
             break;
         }
         bytes -= s->len;
-        tr.start = s->end;
-        tr.files[tr.n++] = s->file->id;
+        start = KC_MAX(start, s->end);
     }
-    if (tr.n) {
-        struct ks_entry *entry = ks_entry_new(log, KS_E_TRIM);
-        entry->trim = kc_alloc(sizeof(tr));
-        *entry->trim = tr;
-        log->trimming = true;
-        ks_commit_push(log->e, entry);
+    struct ks_trim *tr = ks_trim_new(log, start);
+    if (tr->n) {
+        ks_trim_start(log, tr);
+    } else {
+        kc_free(tr);
     }
 }
 

@@ -122,6 +122,38 @@ void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos)
     st->bytes += b->size;
 }
 
+/* As Kafka's LeaderEpochFileCache.truncateFromStart: the epoch that holds the start begins there. */
+static void trim_epochs(struct ks_state *st)
+{
+    uint32_t n = 0;
+    while (n + 1 < st->n_epochs && st->epochs[n + 1].start <= st->start) {
+        n++;
+    }
+    if (n) {
+        st->n_epochs -= n;
+        memmove(st->epochs, st->epochs + n, st->n_epochs * sizeof(*st->epochs));
+    }
+    if (st->n_epochs) {
+        st->epochs[0].start = KC_MAX(st->epochs[0].start, st->start);
+    }
+}
+
+void ks_state_trim(struct ks_state *st, int64_t start, uint32_t n)
+{
+    KC_ASSERT(n == 0 || n < st->n_segs);
+    for (uint32_t i = 0; i < n; i++) {
+        st->bytes -= st->segs[i].len;
+        ks_file_unref(st->segs[i].file);
+        kc_free(st->segs[i].marks);
+    }
+    if (n) {
+        st->n_segs -= n;
+        memmove(st->segs, st->segs + n, st->n_segs * sizeof(*st->segs));
+    }
+    st->start = KC_MAX(st->start, start);
+    trim_epochs(st);
+}
+
 struct ks_seg *ks_state_seg(const struct ks_state *st, int64_t offset)
 {
     uint32_t lo = 0, hi = st->n_segs; /* first segment whose end is beyond offset */

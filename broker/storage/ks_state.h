@@ -54,6 +54,9 @@ void ks_state_pop_seg(struct ks_state *st); /* the last one, which is empty */
 int ks_state_add_epoch(struct ks_state *st, int32_t epoch, int64_t start);
 /* A batch at pos of the last segment. Index memory may fail silently: it is a cache. */
 void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos);
+/* The log starts at start, which is not beyond its end; the first n segments, none of them the last,
+ * are gone. */
+void ks_state_trim(struct ks_state *st, int64_t start, uint32_t n);
 /* Segment that holds offset, or the next one after it; NULL beyond the end. */
 struct ks_seg *ks_state_seg(const struct ks_state *st, int64_t offset);
 /* Where to start looking for offset in a segment. */

@@ -245,9 +245,13 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
 }
 
-/* TRIM, and only then the files go (M8). */
+/* The new log start and the files below it. Records that a crash of the machine could still take must
+ * not be told deleted: the start would lie beyond the end of what is left. */
 static int trim(struct ks_log *log, const struct ks_trim *tr)
 {
+    if (tr->known) {
+        return 0;
+    }
     struct ks_rec r = {
         .type = KS_TRIM,
         .k = log->c_next_k,
@@ -256,17 +260,13 @@ static int trim(struct ks_log *log, const struct ks_trim *tr)
                  .n_old = tr->n,
                  .old = (struct ks_file_id *)(uintptr_t)tr->files},
     };
-    int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+    int rc = log->c_unsynced ? sync_file(log) : 0;
+    rc = rc ? rc : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
     rc = rc ? rc : sync_partition(log);
     if (rc) {
         return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
     }
     log->c_next_k++;
-    for (uint16_t i = 0; i < tr->n; i++) {
-        char path[KS_PATH_MAX];
-        ks_path_file(path, &log->topic, log->partition, tr->files[i]);
-        ks_fs_unlink(&log->e->fs, path); /* what stays behind only costs room */
-    }
     return 0;
 }
 
@@ -297,6 +297,7 @@ void ks_task_run(struct ks_task *t)
     case KS_E_TRIM:
         if (!log->c_failed && !log->c_recovering && head->epoch == log->c_epoch) {
             head->rc = trim(log, head->trim);
+            t->issued = !head->rc;
             if (head->rc) {
                 log_error(log, "trim_failed", head->rc);
                 fail(log, head->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);

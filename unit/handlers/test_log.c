@@ -7,6 +7,7 @@
 #include "handlers/kb_kafka_config.h"
 #include "base/kc_str.h"
 #include "wire/kw_batch.h"
+#include "wire/kw_delete_records.h"
 #include "wire/kw_errors.h"
 #include "wire/kw_fetch.h"
 #include "wire/kw_list_offsets.h"
@@ -126,7 +127,7 @@ static void down(int32_t n_parts)
 
 /* ---- requests ---- */
 
-enum { PRODUCE = 0, FETCH = 1, LIST = 2 };
+enum { PRODUCE = 0, FETCH = 1, LIST = 2, DELETE = 21 };
 
 /* A batch of one record of `size` bytes; builder to be freed by the caller. */
 static struct kc_bytes make_batch(struct kw_batch_builder *b, size_t size)
@@ -488,6 +489,51 @@ static void list_offsets_knows_the_special_timestamps(void)
     down(1);
 }
 
+static struct kw_delete_records_response_partition_result
+delete_records(int16_t version, const char *topic, int32_t partition, int64_t offset)
+{
+    struct kw_delete_records_request_partition p = {partition, offset};
+    struct kw_delete_records_request_topic t = {kc_str_of(topic), &p, 1};
+    struct kw_delete_records_request in = {.topics = &t, .n_topics = 1, .timeout_ms = 10000};
+    const struct kw_delete_records_response *r = hx_call(&c, DELETE, version, &in);
+    KT_REQUIRE(r != NULL);
+    KT_EQ(r->topics[0].partitions[0].partition_index, partition);
+    return r->topics[0].partitions[0];
+}
+
+static void delete_records_moves_the_start(void)
+{
+    up(1);
+    hx_topic(&h, "__internal", 1, 1)->internal = true;
+    hx_publish(&h);
+    for (int i = 0; i < 4; i++) {
+        produce(9, -1, 0, 10);
+    }
+    for (int16_t v = 0; v <= 2; v++) {
+        KT_EQ(delete_records(v, "t", 0, v + 1).low_watermark, v + 1);
+        KT_EQ(list(4, -2).offset, v + 1);
+    }
+    struct ask a = plain;
+    KT_EQ(fetch(&a)->responses[0].partitions[0].error_code, KAFKA_OFFSET_OUT_OF_RANGE);
+    a.offset = 3;
+    KT_EQ(fetch(&a)->responses[0].partitions[0].log_start_offset, 3);
+    KT_EQ(delete_records(2, "t", 0, 5).error_code, KAFKA_OFFSET_OUT_OF_RANGE);
+    KT_EQ(delete_records(2, "t", 0, 5).low_watermark, -1);
+    KT_EQ(delete_records(2, "t", 0, -1).low_watermark, 4);
+    KT_EQ(produce(9, -1, 0, 10).log_start_offset, 4);
+    KT_EQ(delete_records(2, "t", 1, 0).error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    KT_EQ(delete_records(2, "no", 0, 0).error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    KT_EQ(delete_records(2, "__internal", 0, 0).error_code, KAFKA_INVALID_TOPIC_EXCEPTION);
+    down(1);
+    hx_up_engine(&h, 1, 2); /* nothing is open here */
+    hx_topic(&h, "t", 1, -1);
+    hx_publish(&h);
+    hx_dial(&h, &c, 0);
+    KT_EQ(delete_records(2, "t", 0, 0).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    hx_hang_up(&c);
+    hx_down(&h);
+}
+
 KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(acks_other_than_0_1_and_all_are_refused), KT(acks_0_has_no_answer_and_an_error_closes),
         KT(a_long_poll_wakes_when_records_come),
@@ -496,4 +542,4 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
         KT(limits_hold_but_a_batch_always_comes),
         KT(consumers_that_do_not_read_stay_within_the_budget), KT(sessions_are_declined),
-        KT(list_offsets_knows_the_special_timestamps))
+        KT(list_offsets_knows_the_special_timestamps), KT(delete_records_moves_the_start))

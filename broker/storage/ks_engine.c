@@ -11,6 +11,7 @@
 #include "base/kc_mem.h"
 #include "storage/ks_bytes.h"
 #include "storage/ks_probe.h"
+#include "storage/ks_scan.h"
 
 enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8, RECOVER_THREADS = 4 };
 #define CACHE_BYTES (64LL * 1024 * 1024)
@@ -174,6 +175,7 @@ void ks_engine_remember(struct ks_engine *e, const struct ks_log *log)
         .file = log->c_file->id,
         .len = log->c_acked,
         .crc = log->c_crc,
+        .synced = log->c_synced >= log->c_acked,
     };
     pthread_mutex_lock(&e->lock);
     kc_free(kc_map_put(&e->orphans, &key, sizeof(key), o));
@@ -306,6 +308,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->on_fenced = opts->on_fenced;
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
+    e->unconfirmed = KS_UNCONFIRMED_MAX;
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
     ks_fds_init(&e->fds, KS_IDLE_FILES);
     pthread_mutex_init(&e->lock, NULL);

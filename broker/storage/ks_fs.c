@@ -192,3 +192,8 @@ void ks_fs_forget(struct ks_fs *fs, int fd)
 {
     fs->ops->forget(fs->ctx, fd);
 }
+
+bool ks_fs_network(struct ks_fs *fs)
+{
+    return !fs->ops->network || fs->ops->network(fs->ctx);
+}

@@ -52,6 +52,8 @@ struct ks_fs_ops {
     int (*list)(void *ctx, const char *path, ks_list_fn fn, void *arg);
     /* Drops cached pages, so that the next read asks the server. */
     void (*forget)(void *ctx, int fd);
+    /* May somebody else's crash take bytes that this machine can read? NULL = yes (ADR 10). */
+    bool (*network)(void *ctx);
     void (*fini)(void *ctx);
 };
 
@@ -93,5 +95,8 @@ int ks_fs_extend(struct ks_fs *fs, const char *path, uint64_t size);
 int ks_fs_stat(struct ks_fs *fs, int fd, struct ks_stat *ret);
 int ks_fs_list(struct ks_fs *fs, const char *path, ks_list_fn fn, void *arg);
 void ks_fs_forget(struct ks_fs *fs, int fd);
+/* False only for file systems known to be of this machine: one crash ends them and us, and a sync
+ * of a file covers what others wrote (ADR 10). */
+bool ks_fs_network(struct ks_fs *fs);
 
 #endif

@@ -2,13 +2,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/kc_mem.h"
 #include "storage/ks_fs.h"
+
+#define ZFS_MAGIC 0x2fc12fc1L /* not in the kernel's own list */
+#define BCACHEFS_MAGIC 0xca451a4eL
 
 struct posix {
     int root; /* directory descriptor of the volume */
@@ -161,6 +166,25 @@ static void posix_forget(void *ctx, int fd)
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: failing only costs memory */
 }
 
+/* Unknown ones count as network file systems, where the longer way is taken; it is never wrong. */
+static bool posix_network(void *ctx)
+{
+    static const long local[] = {
+        EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC,   OVERLAYFS_SUPER_MAGIC,
+        F2FS_SUPER_MAGIC, RAMFS_MAGIC,     ZFS_MAGIC,         BCACHEFS_MAGIC};
+    struct posix *p = ctx;
+    struct statfs sf;
+    if (fstatfs(p->root, &sf) < 0) {
+        return true;
+    }
+    for (size_t i = 0; i < KC_ARRAY_LEN(local); i++) {
+        if ((long)sf.f_type == local[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void posix_fini(void *ctx)
 {
     struct posix *p = ctx;
@@ -187,6 +211,7 @@ int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err)
         .stat = posix_stat,
         .list = posix_list,
         .forget = posix_forget,
+        .network = posix_network,
         .fini = posix_fini,
     };
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

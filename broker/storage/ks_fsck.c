@@ -89,13 +89,41 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
     f->r->zombie_bytes += st.size > known ? st.size - known : 0;
 }
 
+/* The seal that a claimant would append, without the copy: that one's file does not exist. */
+static int imagine_scan(struct fsck *f, const struct ks_epoch *e, struct ks_rec *ret,
+                        struct kc_err *err)
+{
+    struct ks_epoch_scan s = {.fs = &f->fs,
+                              .topic = f->topic,
+                              .partition = f->partition,
+                              .chain = &f->chain,
+                              .epoch = e,
+                              .unconfirmed = KS_UNCONFIRMED_MAX,
+                              .limit = INT64_MAX};
+    char inc[KC_UUID_HEX_LEN + 1];
+    kc_uuid_to_hex(&e->incarnation, inc);
+    int rc = ks_epoch_scan(&s, err);
+    if (rc) {
+        return rc;
+    }
+    ks_fs_close(&f->fs, s.fd);
+    ks_epoch_seal(&s, ret);
+    say(f, false, "takeover: fence broker %d (%s), seal epoch %d at offset %" PRId64, e->broker,
+        inc, e->epoch, s.end);
+    if (s.len > s.tail_pos && ks_fs_network(&f->fs)) {
+        say(f, false, "takeover: copy %" PRIu64 " bytes first, from offset %" PRId64 " on",
+            s.len - s.tail_pos, s.tail_base);
+    } else if (s.len > s.tail_pos) {
+        say(f, false, "takeover: sync the file first, it is on a file system of this machine");
+    }
+    return 0;
+}
+
 /* What the next claimant would do with an open epoch; the seal is applied in memory only. */
 static bool imagine_seal(struct fsck *f, const struct ks_epoch *e)
 {
     struct kc_err err = {0};
     struct ks_rec r = {.type = KS_SEAL, .k = f->chain.next_k, .epoch = e->epoch};
-    char inc[KC_UUID_HEX_LEN + 1];
-    kc_uuid_to_hex(&e->incarnation, inc);
     f->r->open_epochs++;
     int rc = 0;
     if (e->never_opened) {
@@ -103,11 +131,7 @@ static bool imagine_seal(struct fsck *f, const struct ks_epoch *e)
         r.seal.end = e->base;
         say(f, false, "takeover: seal epoch %d empty, it never opened", e->epoch);
     } else {
-        rc = ks_epoch_scan(&f->fs, &f->topic, f->partition, &f->chain, e, false, &r, &err);
-        if (!rc) {
-            say(f, false, "takeover: fence broker %d (%s), seal epoch %d at offset %" PRId64,
-                e->broker, inc, e->epoch, r.seal.end);
-        }
+        rc = imagine_scan(f, e, &r, &err);
     }
     rc = rc ? rc : ks_chain_apply(&f->chain, &r, &err);
     if (rc) {

@@ -166,6 +166,7 @@ struct ks_log {
     uint64_t c_next_k;
     struct ks_file *c_file;
     uint64_t c_pos; /* where the next byte goes */
+    uint64_t c_synced; /* bytes of c_file that a sync has confirmed (ADR 10) */
     uint64_t c_acked; /* acked length of c_file */
     int64_t c_end; /* acked end offset */
     uint32_t c_crc; /* CRC field of the last acked batch of c_file, 0 if none */
@@ -196,6 +197,7 @@ struct ks_orphan {
     struct ks_file_id file;
     uint64_t len;
     uint32_t crc;
+    bool synced; /* all of it */
 };
 
 /* ---- the engine ---- */
@@ -240,6 +242,7 @@ struct ks_engine {
     pthread_cond_t w_more;
     bool w_stop;
 
+    uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX, the same at every broker; tests make it small */
     _Atomic size_t queued_bytes;
     _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
     _Atomic int64_t n_logs; /* in the map */
@@ -348,6 +351,8 @@ int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err);
 int ks_takeover_run(struct ks_takeover *t, struct kc_err *err);
 /* Makes a new, empty, synced data file of our incarnation; the directory is not synced. */
 int ks_data_file_new(struct ks_log *log, struct ks_file **ret);
+/* The same without the sync: its descriptor, or -errno. */
+int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret);
 
 /* ks_recover.c: after an error on a file, a new claim and a new file under the same log. */
 void ks_recover_start(struct ks_log *log); /* commit or watch thread; c_recovering is set */

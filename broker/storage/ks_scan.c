@@ -49,14 +49,20 @@ static int body_ok(struct window *w, const struct ks_batch *b, uint64_t pos)
         size_t n;
         return at(w, pos + b->size - 1, 1, &n, &rc) ? 1 : rc;
     }
-    for (size_t off = CRC_FROM; off < b->size;) {
+    for (size_t off = 0; off < b->size;) {
         size_t n;
         const uint8_t *p = at(w, pos + off, 1, &n, &rc);
         if (!p) {
             return rc;
         }
         n = KC_MIN(n, b->size - off);
-        crc = kc_crc32c(crc, p, n);
+        /* The first piece is the header that was parsed, from the same window. */
+        size_t skip = off ? 0 : CRC_FROM;
+        crc = kc_crc32c(crc, p + skip, n - skip);
+        rc = w->s->sink ? w->s->sink(w->s->sink_arg, p, n) : 0;
+        if (rc) {
+            return rc < 0 ? rc : -EIO;
+        }
         off += n;
     }
     return crc == b->crc;

@@ -64,14 +64,6 @@ struct ks_mark ks_seg_find(const struct ks_seg *s, int64_t offset);
 /* Where a search for the first timestamp >= ts may start. */
 struct ks_mark ks_seg_find_ts(const struct ks_seg *s, int64_t ts);
 
-/* ---- scanning an epoch that is not sealed ---- */
-
-/* Fills ret->seal with where the longest valid prefix of the epoch's files ends. sync: makes what is
- * about to be sealed durable, for its writer may not have got there. Base and files are the chain's. */
-int ks_epoch_scan(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
-                  const struct ks_chain *c, const struct ks_epoch *e, bool sync, struct ks_rec *ret,
-                  struct kc_err *err);
-
 /* ---- building ---- */
 
 struct ks_build {

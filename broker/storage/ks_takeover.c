@@ -13,6 +13,7 @@
 
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "storage/ks_scan.h"
 
 enum { RACES_MAX = 16 };
 
@@ -169,15 +170,56 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
     return ks_chain_apply(&t->chain, &r, err);
 }
 
-/* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
-static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
-                      struct kc_err *err)
+static void remove_copy(struct ks_takeover *t, struct ks_file_id id)
 {
-    return ks_epoch_scan(&t->log->e->fs, &t->log->topic, t->log->partition, &t->chain, e, true, ret,
-                         err);
+    char path[KS_PATH_MAX];
+    ks_path_file(path, &t->log->topic, t->log->partition, id);
+    ks_fs_unlink(&t->log->e->fs, path); /* what stays behind only costs room */
 }
 
-static bool orphan_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret)
+/* ADR 10: what was scanned at the end of the file may be in the server's cache only. force: the file
+ * had an error, so a sync of it proves nothing. */
+static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool force,
+                  struct ks_rec *ret, struct kc_err *err)
+{
+    struct ks_fs *fs = &t->log->e->fs;
+    struct ks_file_id id;
+    ks_epoch_seal(s, ret);
+    if (s->tail_pos == s->len || (!force && !ks_fs_network(fs) && ks_fs_datasync(fs, s->fd) == 0)) {
+        return 0;
+    }
+    int fd = ks_data_file_create(t->log, &id);
+    int rc = fd < 0 ? fd : ks_tail_copy(s, fd, id, ret);
+    int closed = fd < 0 ? 0 : ks_fs_close(fs, fd);
+    rc = rc ? rc : closed;
+    rc = rc || !ret->seal.rescued ? rc : sync_part(t);
+    if (fd >= 0 && (rc || !ret->seal.rescued)) {
+        remove_copy(t, id); /* no record names it */
+    }
+    return rc ? kc_fail(err, rc, "copy of a tail: %s", kc_strerror(rc)) : 0;
+}
+
+/* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
+static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t limit,
+                      bool force_copy, struct ks_rec *ret, struct kc_err *err)
+{
+    struct ks_engine *eng = t->log->e;
+    struct ks_epoch_scan s = {.fs = &eng->fs,
+                              .topic = t->log->topic,
+                              .partition = t->log->partition,
+                              .chain = &t->chain,
+                              .epoch = e,
+                              .unconfirmed = eng->unconfirmed,
+                              .limit = limit};
+    int rc = ks_epoch_scan(&s, err);
+    if (!rc) {
+        rc = rescue(t, &s, force_copy, ret, err);
+        ks_fs_close(&eng->fs, s.fd);
+    }
+    return rc;
+}
+
+static bool orphan_of(struct ks_takeover *t, const struct ks_epoch *e, struct ks_orphan *ret)
 {
     struct ks_engine *eng = t->log->e;
     struct ks_key key = ks_key_of(&t->log->topic, t->log->partition);
@@ -185,13 +227,28 @@ static bool orphan_end(struct ks_takeover *t, const struct ks_epoch *e, struct k
     const struct ks_orphan *o = kc_map_get(&eng->orphans, &key, sizeof(key));
     bool found = o && o->epoch == e->epoch && kc_uuid_eq(&o->incarnation, &e->incarnation);
     if (found) {
-        ret->seal.file = o->file;
-        ret->seal.end = o->end;
-        ret->seal.len = o->len;
-        ret->seal.crc = o->crc;
+        *ret = *o;
     }
     pthread_mutex_unlock(&eng->lock);
     return found;
+}
+
+/* Our own older epoch: the acked length is known better than any file tells (a file with an error
+ * lies). Without it, nothing of ours writes there any more: scan. */
+static int own_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
+                   struct kc_err *err)
+{
+    struct ks_orphan o = {.end = INT64_MAX};
+    bool known = orphan_of(t, e, &o);
+    if (!known ||
+        !o.synced) { /* acked without a sync (flush.messages): not before a copy is made */
+        return scan_epoch(t, e, o.end, known, ret, err);
+    }
+    ret->seal.file = o.file;
+    ret->seal.end = o.end;
+    ret->seal.len = o.len;
+    ret->seal.crc = o.crc;
+    return 0;
 }
 
 /* Steps 3 and 4 for one epoch: where does it end? */
@@ -201,20 +258,16 @@ static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_r
     if (e->never_opened) { /* nothing can have been acked in it: empty, without a fence (M12) */
         ret->seal.file = t->chain.files[e->first_file].id;
         ret->seal.end = e->base;
-        ret->seal.len = 0;
-        ret->seal.crc = 0;
         return 0;
     }
     if (is_ours(t, e)) {
-        /* Our own older epoch: the acked length is known better than any file tells (a file with
-         * an error lies). Without it, nothing of ours writes there any more: scan. */
-        return orphan_end(t, e, ret) ? 0 : scan_epoch(t, e, ret, err);
+        return own_end(t, e, ret, err);
     }
     int rc = ks_inc_fence(&t->log->e->fs, e->broker, &e->incarnation);
     if (rc) {
         return kc_fail(err, rc, "fence of broker %d: %s", e->broker, kc_strerror(rc));
     }
-    return scan_epoch(t, e, ret, err);
+    return scan_epoch(t, e, INT64_MAX, false, ret, err);
 }
 
 /* Steps 3 to 5 for one epoch. */
@@ -235,8 +288,11 @@ static int seal_epoch(struct ks_takeover *t, int32_t epoch, struct kc_err *err)
         if (rc == 0) {
             return ks_chain_apply(&t->chain, &r, err);
         }
-        if (rc != KC_E_EXISTS) {
+        if (rc != KC_E_EXISTS) { /* it may stand there, or come to: the copy stays (ADR 12) */
             return kc_fail(err, rc, "seal of epoch %d: %s", epoch, kc_strerror(rc));
+        }
+        if (r.seal.rescued) {
+            remove_copy(t, r.seal.copy.file); /* the name is another record's for ever */
         }
         t->known_k = t->chain.next_k + 1;
         rc = load(t, err);

@@ -12,7 +12,7 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 
-enum { TURN_BYTES = 8 * 1024 * 1024, TURN_ENTRIES = 1024 };
+enum { TURN_ENTRIES = 1024 };
 
 static void log_error(const struct ks_log *log, const char *what, int rc)
 {
@@ -47,7 +47,7 @@ static void take(struct ks_task *t)
     t->taken_tail = entry;
 }
 
-int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
+int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret)
 {
     for (int tries = 0; tries < 16; tries++) {
         struct ks_file_id id = {.inc8 = log->inc->inc8,
@@ -55,31 +55,43 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
         char path[KS_PATH_MAX];
         ks_path_file(path, &log->topic, log->partition, id);
         int fd = ks_fs_open(&log->e->fs, path, KS_CREATE);
-        if (fd == -EEXIST) {
-            continue; /* an older incarnation with the same first digits */
-        }
-        if (fd < 0) {
+        if (fd != -EEXIST) { /* else: an older incarnation with the same first digits */
+            *ret = id;
             return fd;
         }
-        int rc = ks_fs_datasync(&log->e->fs, fd);
-        struct ks_file *f =
-            rc ? NULL : ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
-        if (!f) {
-            ks_fs_close(&log->e->fs, fd);
-            ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
-            return rc ? rc : -ENOMEM;
-        }
-        *ret = f;
-        return 0;
     }
     return -EEXIST;
+}
+
+int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
+{
+    struct ks_file_id id;
+    int fd = ks_data_file_create(log, &id);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = ks_fs_datasync(&log->e->fs, fd);
+    struct ks_file *f =
+        rc ? NULL : ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
+    if (!f) {
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &log->topic, log->partition, id);
+        ks_fs_close(&log->e->fs, fd);
+        ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
+        return rc ? rc : -ENOMEM;
+    }
+    *ret = f;
+    return 0;
 }
 
 static int sync_file(struct ks_log *log)
 {
     int rc = ks_fs_datasync(&log->e->fs, ks_file_fd(log->c_file));
     atomic_fetch_add(&log->e->m_fsyncs, 1);
-    log->c_unsynced = rc ? log->c_unsynced : 0;
+    if (!rc) {
+        log->c_unsynced = 0;
+        log->c_synced = log->c_pos;
+    }
     return rc;
 }
 
@@ -121,7 +133,7 @@ static int roll(struct ks_log *log)
     ks_file_unref(log->c_file);
     log->c_file = next;
     log->c_next_k++;
-    log->c_pos = log->c_acked = 0;
+    log->c_pos = log->c_acked = log->c_synced = 0;
     log->c_crc = log->c_new_crc = 0;
     return 0;
 }
@@ -137,7 +149,7 @@ static size_t take_run(struct ks_task *t, uint64_t room)
                     log->c_head->epoch == epoch && n < TURN_ENTRIES;
          n++) {
         size_t len = log->c_head->data.len;
-        if (bytes > 0 && (bytes + len > room || bytes + len > TURN_BYTES)) {
+        if (bytes > 0 && bytes + len > KC_MIN(room, log->e->unconfirmed)) {
             break;
         }
         bytes += len;
@@ -146,39 +158,67 @@ static size_t take_run(struct ks_task *t, uint64_t room)
     return bytes;
 }
 
-/* Writes the taken appends at c_pos. Neighbours in memory go as one piece. */
+/* What goes out with the next write. */
+struct run {
+    struct iovec iov[TURN_ENTRIES];
+    int n;
+    size_t len;
+};
+
+static int write_out(struct ks_log *log, struct run *r)
+{
+    int rc =
+        r->n ? ks_fs_pwritev(&log->e->fs, ks_file_fd(log->c_file), r->iov, r->n, log->c_pos) : 0;
+    log->c_pos += r->len;
+    r->n = 0;
+    r->len = 0;
+    return rc;
+}
+
+/* One more batch. What no sync has confirmed stays below the bound that claimants count on (ADR 10),
+ * or is this batch alone. Neighbours in memory go as one piece. */
+static int put(struct ks_log *log, struct run *r, uint8_t *p, size_t len)
+{
+    uint64_t open = log->c_pos + r->len - log->c_synced;
+    int rc = 0;
+    if (open > 0 && open + len > log->e->unconfirmed) {
+        rc = write_out(log, r);
+        rc = rc ? rc : sync_file(log);
+    }
+    if (r->n > 0 && (uint8_t *)r->iov[r->n - 1].iov_base + r->iov[r->n - 1].iov_len == p) {
+        r->iov[r->n - 1].iov_len += len;
+    } else {
+        r->iov[r->n++] = (struct iovec){.iov_base = p, .iov_len = len};
+    }
+    r->len += len;
+    log->c_unsynced++;
+    return rc;
+}
+
+/* Writes the taken appends at c_pos. */
 static int write_run(struct ks_task *t)
 {
     struct ks_log *log = t->log;
-    struct iovec iov[TURN_ENTRIES];
-    int n = 0;
-    uint64_t pos = log->c_pos;
+    struct run r = {.n = 0};
     struct ks_batch b = {0};
-    for (struct ks_entry *e = t->taken; e; e = e->next) {
+    int rc = 0;
+    bool any = false;
+    for (struct ks_entry *e = t->taken; e && !rc; e = e->next) {
         if (e->data.len == 0) {
             continue;
         }
-        e->pos = pos;
-        e->file = ks_file_ref(log->c_file);
-        pos += e->data.len;
         uint8_t *p = (uint8_t *)(uintptr_t)e->data.ptr;
-        if (n > 0 && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == p) {
-            iov[n - 1].iov_len += e->data.len;
-        } else {
-            iov[n++] = (struct iovec){.iov_base = p, .iov_len = e->data.len};
-        }
-        for (size_t at = 0; at < e->data.len && ks_batch_parse(p + at, &b); at += b.size) {
-            log->c_unsynced++;
+        e->pos = log->c_pos + r.len;
+        e->file = ks_file_ref(log->c_file);
+        for (size_t at = 0; at < e->data.len && ks_batch_parse(p + at, &b) && !rc; at += b.size) {
+            rc = put(log, &r, p + at, b.size);
         }
         log->c_new_end = e->end;
         log->c_new_crc = b.crc;
+        any = true;
     }
-    if (n == 0) {
-        return 0;
-    }
-    int rc = ks_fs_pwritev(&log->e->fs, ks_file_fd(log->c_file), iov, n, log->c_pos);
-    log->c_pos = pos;
-    if (!rc && log->c_unsynced >= atomic_load(&log->c_flush_messages)) {
+    rc = rc ? rc : write_out(log, &r);
+    if (!rc && any && log->c_unsynced >= atomic_load(&log->c_flush_messages)) {
         rc = sync_file(log);
     }
     return rc;
@@ -225,6 +265,9 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     int rc = entry->record ? 0 : -ENOMEM;
     if (!rc && log->c_unsynced && !log->c_failed) {
         rc = sync_file(log); /* after an error on the file a second sync would lie */
+    }
+    if (!rc && log->c_synced < log->c_acked) {
+        rc = -EIO; /* acked without a sync (flush.messages): the next claim copies them first */
     }
     struct ks_rec r = {
         .type = KS_SEAL,

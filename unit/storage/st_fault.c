@@ -133,6 +133,12 @@ static void f_forget(void *ctx, int fd)
     f->real.ops->forget(f->real.ctx, fd);
 }
 
+static bool f_network(void *ctx)
+{
+    struct fault *f = ctx;
+    return f->hooks->network || f->real.ops->network(f->real.ctx);
+}
+
 static void f_fini(void *ctx)
 {
     struct fault *f = ctx;
@@ -158,6 +164,7 @@ void st_fault_fs(struct ks_fs *fs, const struct st_vol *v, const struct st_hooks
         .stat = f_stat,
         .list = f_list,
         .forget = f_forget,
+        .network = f_network,
         .fini = f_fini,
     };
     struct fault *f = calloc(1, sizeof(*f));

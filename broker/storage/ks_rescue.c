@@ -1,0 +1,208 @@
+/* Where an unsealed epoch ends, and a copy of the bytes there that a crash of the server could still
+ * take (ADR 10). Everything here reads files of other incarnations and writes none of them (I8). */
+#include <errno.h>
+
+#include "base/kc_error.h"
+#include "base/kc_mem.h"
+#include "storage/ks_scan.h"
+#include "storage/ks_vol.h"
+
+enum { STOP = 1, COPY_BYTES = 128 * 1024 };
+
+/* ---- the scan ---- */
+
+struct spot {
+    uint64_t pos;
+    int64_t next;
+    uint32_t crc; /* of the batch before it */
+};
+
+/* Two batches at least `unconfirmed` bytes apart, and the newer one within that of the end or
+ * behind it: the tail is looked for from one of them on. */
+struct spots {
+    uint64_t gap;
+    struct spot older, newer;
+    uint32_t crc; /* of the batch before the one at hand */
+};
+
+static int on_scanned(void *arg, const struct ks_batch *b, uint64_t pos)
+{
+    struct spots *s = arg;
+    if (pos - s->newer.pos >= s->gap) {
+        s->older = s->newer;
+        s->newer = (struct spot){.pos = pos, .next = b->base, .crc = s->crc};
+    }
+    s->crc = b->crc;
+    return 0;
+}
+
+static int at_tail(void *arg, const struct ks_batch *b, uint64_t pos)
+{
+    const uint64_t *cut = arg;
+    return pos + b->size > *cut ? STOP : 0;
+}
+
+/* The first batch of the tail. */
+static int find_tail(struct ks_epoch_scan *r, const struct ks_scan *scan, const struct spots *spots)
+{
+    uint64_t cut = r->len > r->unconfirmed ? r->len - r->unconfirmed : 0;
+    const struct spot *from = spots->newer.pos <= cut ? &spots->newer : &spots->older;
+    struct ks_scan s = {.fd = scan->fd,
+                        .epoch = scan->epoch,
+                        .limit = r->len,
+                        .end = r->end,
+                        .pos = from->pos,
+                        .next = from->next,
+                        .last_crc = from->crc};
+    int rc = ks_scan(r->fs, &s, at_tail, &cut);
+    r->tail_pos = s.pos;
+    r->tail_base = s.next;
+    r->tail_crc = s.last_crc;
+    return rc == STOP ? 0 : rc;
+}
+
+/* One file. *ret_short: it ends before the ROLL says, so the epoch ends in it. */
+static int scan_file(struct ks_epoch_scan *r, const struct ks_chain_file *f, int64_t next,
+                     bool *ret_short)
+{
+    bool rolled = f->end >= 0;
+    struct spots spots = {.gap = r->unconfirmed, .older.next = next, .newer.next = next};
+    struct ks_scan s = {
+        .fd = r->fd,
+        .epoch = r->epoch->epoch,
+        .limit = rolled ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
+        .end = KC_MIN(rolled ? f->end : INT64_MAX, r->limit),
+        .crc = true,
+        .next = next,
+    };
+    int rc = ks_scan(r->fs, &s, on_scanned, &spots);
+    r->file = f->id;
+    r->end = s.next;
+    r->len = r->tail_pos = s.pos;
+    r->crc = s.last_crc;
+    *ret_short = rolled && s.next < f->end;
+    if (!rc && (!rolled || *ret_short) && s.pos > 0) {
+        rc = find_tail(r, &s, &spots);
+    }
+    return rc;
+}
+
+int ks_epoch_scan(struct ks_epoch_scan *r, struct kc_err *err)
+{
+    uint32_t end;
+    int64_t next = r->epoch->base;
+    bool is_short = false;
+    r->fd = -1;
+    for (uint32_t i = ks_chain_files(r->chain, r->epoch, &end); i < end && !is_short; i++) {
+        const struct ks_chain_file *f = &r->chain->files[i];
+        char path[KS_PATH_MAX];
+        if (f->dropped) { /* trimmed away while the epoch was open; never its last file */
+            next = f->end;
+            continue;
+        }
+        if (r->fd >= 0) {
+            ks_fs_close(r->fs, r->fd);
+        }
+        ks_path_file(path, &r->topic, r->partition, f->id);
+        r->fd = ks_fs_open(r->fs, path, KS_READ);
+        if (r->fd < 0) {
+            int rc = r->fd == -ENOENT ? KC_E_CORRUPT : r->fd;
+            return kc_fail(err, rc, "%s: %s", path, kc_strerror(r->fd));
+        }
+        ks_fs_forget(r->fs, r->fd);
+        int rc = scan_file(r, f, next, &is_short);
+        if (rc) {
+            ks_fs_close(r->fs, r->fd);
+            r->fd = -1;
+            return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
+        }
+        next = r->end;
+    }
+    return 0;
+}
+
+void ks_epoch_seal(const struct ks_epoch_scan *s, struct ks_rec *ret)
+{
+    ret->seal.file = s->file;
+    ret->seal.end = s->end;
+    ret->seal.len = s->len;
+    ret->seal.crc = s->crc;
+    ret->seal.rescued = false;
+}
+
+/* ---- the copy ---- */
+
+struct copier {
+    struct ks_fs *fs;
+    int fd;
+    uint64_t pos; /* of the next byte */
+    size_t used;
+    uint8_t *buf;
+};
+
+static int flush(struct copier *c)
+{
+    struct iovec iov = {.iov_base = c->buf, .iov_len = c->used};
+    int rc = c->used ? ks_fs_pwritev(c->fs, c->fd, &iov, 1, c->pos) : 0;
+    c->pos += c->used;
+    c->used = 0;
+    return rc;
+}
+
+static int on_bytes(void *arg, const uint8_t *p, size_t n)
+{
+    struct copier *c = arg;
+    while (n > 0) {
+        size_t len = KC_MIN(n, (size_t)COPY_BYTES - c->used);
+        __builtin_memcpy(c->buf + c->used, p, len);
+        c->used += len;
+        p += len;
+        n -= len;
+        int rc = c->used == COPY_BYTES ? flush(c) : 0;
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+int ks_tail_copy(const struct ks_epoch_scan *s, int to, struct ks_file_id id, struct ks_rec *ret)
+{
+    struct copier c = {.fs = s->fs, .fd = to, .buf = kc_try_alloc(COPY_BYTES)};
+    if (!c.buf) {
+        return -ENOMEM;
+    }
+    struct ks_scan walk = {.fd = s->fd,
+                           .epoch = s->epoch->epoch,
+                           .limit = s->len,
+                           .end = s->end,
+                           .crc = true,
+                           .sink = on_bytes,
+                           .sink_arg = &c,
+                           .pos = s->tail_pos,
+                           .next = s->tail_base,
+                           .last_crc = s->tail_crc};
+    int rc = ks_scan(s->fs, &walk, NULL, NULL);
+    rc = rc ? rc : flush(&c);
+    rc = rc ? rc : ks_fs_datasync(s->fs, to);
+    kc_free(c.buf);
+    if (rc) {
+        return rc;
+    }
+    /* The tail may have become shorter since it was scanned: the server has crashed, nobody was told
+     * of what is gone. What lies before the tail cannot be gone. */
+    uint64_t safe = s->len > s->unconfirmed ? s->len - s->unconfirmed : 0;
+    if (walk.pos < safe) {
+        return -EIO;
+    }
+    ks_epoch_seal(s, ret);
+    ret->seal.len = s->tail_pos;
+    ret->seal.crc = s->tail_crc;
+    ret->seal.end = walk.next;
+    ret->seal.rescued = walk.pos > s->tail_pos;
+    if (ret->seal.rescued) {
+        ret->seal.copy = (struct ks_rescue){
+            .file = id, .base = s->tail_base, .len = walk.pos - s->tail_pos, .crc = walk.last_crc};
+    }
+    return 0;
+}

@@ -27,6 +27,7 @@ struct ks_rec {
     enum ks_rec_type type;
     uint64_t k;
     uint8_t nonce[16];
+    bool issued; /* set by ks_chain_append: its link was sent, so it may stand there (ADR 12) */
     int32_t epoch; /* CLAIM: the new one; ROLL, SEAL: whose it is; COMPACT, TRIM: of the writer */
     union {
         struct {

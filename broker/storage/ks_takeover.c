@@ -159,9 +159,8 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
         r.claim.incarnation = log->inc->id;
         r.claim.order = log->order;
         r.claim.file = t->file->id;
-        t->file_named = true; /* also if the outcome is unknown */
         rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
-        t->file_named = rc != KC_E_EXISTS;
+        t->file_named = r.issued && rc != KC_E_EXISTS; /* also if the outcome is unknown */
     }
     if (rc) {
         return kc_fail(err, rc, "claim of epoch %d: %s", r.epoch, kc_strerror(rc));
@@ -288,11 +287,12 @@ static int seal_epoch(struct ks_takeover *t, int32_t epoch, struct kc_err *err)
         if (rc == 0) {
             return ks_chain_apply(&t->chain, &r, err);
         }
-        if (rc != KC_E_EXISTS) { /* it may stand there, or come to: the copy stays (ADR 12) */
-            return kc_fail(err, rc, "seal of epoch %d: %s", epoch, kc_strerror(rc));
+        /* The copy goes if no record can name it any more; after an unknown outcome it stays (ADR 12). */
+        if (r.seal.rescued && (rc == KC_E_EXISTS || !r.issued)) {
+            remove_copy(t, r.seal.copy.file);
         }
-        if (r.seal.rescued) {
-            remove_copy(t, r.seal.copy.file); /* the name is another record's for ever */
+        if (rc != KC_E_EXISTS) {
+            return kc_fail(err, rc, "seal of epoch %d: %s", epoch, kc_strerror(rc));
         }
         t->known_k = t->chain.next_k + 1;
         rc = load(t, err);

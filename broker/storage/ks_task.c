@@ -102,6 +102,17 @@ static int sync_partition(struct ks_log *log)
     return ks_fs_syncdir(&log->e->fs, dir);
 }
 
+/* A file of ours that no record names, nor will. */
+static void give_up(struct ks_log *log, struct ks_file *f)
+{
+    if (f) {
+        char path[KS_PATH_MAX];
+        ks_path_file(path, &log->topic, log->partition, f->id);
+        ks_fs_unlink(&log->e->fs, path);
+        ks_file_unref(f);
+    }
+}
+
 /* The next file. Everything in the current one is acked whole here, for a turn starts only after
  * the one before was settled; and nothing is acked in the next one before its ROLL stands (M10). */
 static int roll(struct ks_log *log)
@@ -111,7 +122,7 @@ static int roll(struct ks_log *log)
     rc = rc ? rc : ks_data_file_new(log, &next);
     rc = rc ? rc : sync_partition(log);
     if (rc) {
-        ks_file_unref(next);
+        give_up(log, next);
         return rc;
     }
     struct ks_rec r = {
@@ -124,10 +135,14 @@ static int roll(struct ks_log *log)
                  .prev_crc = log->c_crc},
     };
     rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+    if (rc == KC_E_EXISTS || (rc && !r.issued)) {
+        give_up(log, next);
+        return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+    }
     rc = rc ? rc : sync_partition(log);
     if (rc) {
-        ks_file_unref(next);
-        return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+        ks_file_unref(next); /* the record may stand there, or come to (ADR 12) */
+        return rc;
     }
     ks_file_release(log->c_file); /* readers only, from now on */
     ks_file_unref(log->c_file);

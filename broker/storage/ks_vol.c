@@ -10,6 +10,8 @@
 #include "base/kc_rng.h"
 #include "base/kc_str.h"
 
+enum { LINK_TRIES = 3 };
+
 void ks_path_topic(char out[KS_PATH_MAX], const struct kc_uuid *topic, const char *leaf)
 {
     char id[KC_UUID_B64_LEN + 1];
@@ -67,29 +69,35 @@ static int holds(struct ks_fs *fs, const char *path, const void *data, size_t le
     return rc;
 }
 
-/* Links tmp to path. Any answer but success is checked before it is believed (a server without a
- * reply cache answers EEXIST to the retry of a link that it did): by the content where the name is
- * known to exist, else by the link count of our own file. */
+/* Links tmp to path. The outcome is what stands under the name, whatever the answer was (ADR 12): a
+ * server without a reply cache answers EEXIST to the retry of a link that it did, and a link without
+ * an answer may be done, or not, or later. A name that is not known to exist is never looked up (an
+ * NFS client would remember its absence): the link count of our own file tells, or the same link
+ * again. */
 static int link_checked(struct ks_fs *fs, int fd, const char *tmp, const char *path,
                         const void *data, size_t len)
 {
-    int rc = ks_fs_link(fs, tmp, path);
-    if (rc == 0) {
-        return 0;
-    }
-    if (rc == -EEXIST) {
-        int ours = holds(fs, path, data, len);
-        return ours == 1 ? 0 : ours == 0 ? KC_E_EXISTS : ours;
-    }
-    struct ks_stat st;
-    if (ks_fs_stat(fs, fd, &st) == 0 && st.nlink == 2) {
-        return 0;
+    int rc = 0;
+    for (int tries = 0; tries < LINK_TRIES; tries++) {
+        rc = ks_fs_link(fs, tmp, path);
+        if (rc == 0) {
+            return 0;
+        }
+        if (rc == -EEXIST) {
+            int ours = holds(fs, path, data, len);
+            return ours == 1 ? 0 : ours == 0 ? KC_E_EXISTS : ours;
+        }
+        struct ks_stat st;
+        if (ks_fs_stat(fs, fd, &st) == 0 && st.nlink == 2) {
+            return 0;
+        }
     }
     return rc;
 }
 
-int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
-                   size_t len)
+/* *issued: the link was sent. */
+static int publish(struct ks_fs *fs, const char *dir, const char *name, struct kc_bytes data,
+                   bool *issued)
 {
     char tmp[KS_PATH_MAX], path[KS_PATH_MAX];
     uint64_t random;
@@ -100,19 +108,26 @@ int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const vo
     if (fd < 0) {
         return fd;
     }
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
-    int rc = ks_fs_pwritev(fs, fd, &iov, len ? 1 : 0, 0);
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data.ptr, .iov_len = (size_t)data.len};
+    int rc = ks_fs_pwritev(fs, fd, &iov, data.len ? 1 : 0, 0);
     rc = rc ? rc : ks_fs_datasync(fs, fd);
-    bool linked = rc == 0;
+    *issued = rc == 0;
     if (rc == 0) {
-        rc = link_checked(fs, fd, tmp, path, data, len);
+        rc = link_checked(fs, fd, tmp, path, data.ptr, (size_t)data.len);
     }
     ks_fs_close(fs, fd);
     /* The temporary name may go once the outcome is known; else it stays as evidence. */
-    if (!linked || rc == 0 || rc == KC_E_EXISTS) {
+    if (!*issued || rc == 0 || rc == KC_E_EXISTS) {
         ks_fs_unlink(fs, tmp);
     }
     return rc;
+}
+
+int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
+                   size_t len)
+{
+    bool issued = false;
+    return publish(fs, dir, name, (struct kc_bytes){data, (int32_t)len}, &issued);
 }
 
 /* ---- incarnations ---- */
@@ -257,7 +272,8 @@ int ks_chain_append(struct ks_fs *fs, const struct kc_uuid *topic, int32_t parti
     size_t len = ks_rec_encode(r, buf);
     ks_path_part(dir, topic, partition, NULL);
     snprintf(name, sizeof(name), "ctl.%" PRIu64, r->k);
-    int rc = ks_vol_publish(fs, dir, name, buf, len);
+    r->issued = false;
+    int rc = publish(fs, dir, name, (struct kc_bytes){buf, (int32_t)len}, &r->issued);
     if (ret_len) {
         *ret_len = len;
     }

@@ -31,8 +31,9 @@ void ks_path_inc(char out[KS_PATH_MAX], int32_t broker, const struct kc_uuid *in
 /* ---- small files ---- */
 
 /* Makes dir/name with these bytes, once for all (write, sync, link). 0 = it is ours, also when the
- * link's answer was lost; KC_E_EXISTS = somebody else's bytes stand there; else -errno, nothing is
- * known to stand there. The directory is not synced. */
+ * link's answer was lost; KC_E_EXISTS = somebody else's bytes stand there, for ever; else -errno:
+ * unknown, ours may stand there or come to stand there yet (ADR 12), unless it is an error before the
+ * link. The directory is not synced. */
 int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
                    size_t len);
 /* Reads a file of at most cap bytes that is known to exist; returns its length or -errno; -EFBIG. */
@@ -54,8 +55,9 @@ int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarna
  * says. KC_E_NOT_FOUND: no such directory. KC_E_CORRUPT: a gap, or a record that does not verify. */
 int ks_chain_load(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
                   uint64_t known_k, struct ks_chain *c, struct kc_err *err);
-/* Links r as ctl.<r->k>, filling in its nonce. 0, KC_E_EXISTS (somebody else's record has the name)
- * or -errno. The bytes, if wanted, go to out (KS_REC_MAX) and *ret_len. */
+/* Links r as ctl.<r->k>, filling in its nonce and r->issued. 0, KC_E_EXISTS (somebody else's record has
+ * the name, files that only this one names may go) or -errno: unknown if r->issued, else it does not
+ * stand there. The bytes, if wanted, go to out (KS_REC_MAX) and *ret_len. */
 int ks_chain_append(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
                     struct ks_rec *r, uint8_t *out, size_t *ret_len);
 

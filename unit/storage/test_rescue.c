@@ -22,7 +22,7 @@ static struct {
     int hits;
     char end[64];
     bool late; /* performed, the answer is lost */
-    void (*fn)(void); /* called before the first match */
+    void (*fn)(void); /* called at the first match, which passes */
 } trap;
 
 static int meet(enum st_op op, const char *path, bool late)
@@ -35,6 +35,7 @@ static int meet(enum st_op op, const char *path, bool late)
         void (*fn)(void) = trap.fn;
         trap.fn = NULL;
         fn();
+        return 0;
     }
     return atomic_load(&trap.times) > 0 && atomic_fetch_sub(&trap.times, 1) > 0 ? -EIO : 0;
 }
@@ -349,9 +350,52 @@ static void an_own_epoch_that_was_not_synced_is_copied(void)
     }
 }
 
+static void fail_the_next_write(void)
+{
+    set_trap(ST_PWRITE, "", 1, false, NULL);
+}
+
+/* What a record would have named goes when the record was never sent. */
+static void failed_attempts_leave_no_files(void)
+{
+    for (int step = 0; step < 3;
+         step++) { /* writing the claim's record, the copy, the seal's record */
+        begin(true);
+        struct ks_log *l1 = st_log(&b1, &topic, 0);
+        st_put(&b1, l1, 3);
+        char copy[KS_FILE_NAME_LEN];
+        ks_file_name((struct ks_file_id){.inc8 = b2.e->inc->inc8, .seq = 1}, copy);
+        switch (step) {
+        case 0:
+            fail_the_next_write();
+            break;
+        case 1:
+            set_trap(ST_PWRITE, copy, 1, false, NULL);
+            break;
+        default:
+            set_trap(ST_DATASYNC, copy, 0, false, fail_the_next_write);
+        }
+        struct st_open o;
+        struct ks_open_args args = st_args(&b2, &topic, 0, &o);
+        KT_EQ(st_open_rc(&b2, &args, &o), -EIO);
+        KT_EQ(trap.hits, 1);
+        struct ks_log *l2 = st_log(&b2, &topic, 0);
+        KT_EQ(st_count(&b2, l2), 3);
+        st_close(&b1, l1);
+        st_close(&b2, l2);
+        st_broker_stop(&b2); /* and with it what was put off */
+        struct ks_chain c = read_chain();
+        KT_EQ(data_files(), (int)c.n_files);
+        ks_chain_fini(&c);
+        st_broker_start(&b2, &vol, 2);
+        end();
+    }
+}
+
 KT_MAIN("rescue", KT(a_crash_of_the_server_takes_nothing_that_is_sealed),
         KT(a_tail_larger_than_the_buffers_is_copied),
         KT(a_file_system_of_this_machine_is_synced_instead),
         KT(a_file_that_cannot_be_synced_is_copied),
         KT(nothing_is_sealed_before_its_copy_is_durable), KT(the_copy_of_a_lost_race_is_removed),
-        KT(an_owner_keeps_to_the_bound), KT(an_own_epoch_that_was_not_synced_is_copied))
+        KT(an_owner_keeps_to_the_bound), KT(an_own_epoch_that_was_not_synced_is_copied),
+        KT(failed_attempts_leave_no_files))

@@ -63,6 +63,7 @@ void ss_broker_start(struct ss_broker *b, int node, int id, bool auditor)
         ss_check_fail("a healthy volume is refused: %s", err.msg);
         return;
     }
+    b->e->unconfirmed = ss_shared.unconfirmed;
     b->up = true;
     ss_broker_register(b);
     ss_client_faults(b->client, !auditor);

@@ -37,6 +37,7 @@ struct ss_shared {
     struct kc_uuid topic;
     uint64_t generation, takeovers;
     int64_t segment_bytes, retention_bytes;
+    uint64_t unconfirmed; /* bytes of a file, and so of a copy (ADR 10) */
     uint32_t condemn; /* per mille: how often somebody else counts as condemned */
     struct ss_producer { /* idempotent: several batches on their way, in order, to one broker */
         struct ss_sent {

@@ -4,5 +4,5 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
 "$ROOT/.ci/deps.sh" build clients
-build release kaas-broker kaas-operator >&2
+build release kaas-broker kaas-operator kaas-history >&2
 exec python3 "$ROOT/e2e/storm/suite.py" "$@"

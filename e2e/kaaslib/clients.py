@@ -33,10 +33,11 @@ def kafka_libs(version):
 
 def _java(version):
     libs, out = kafka_libs(version), CACHE / f"java-{version}"
-    src = CLIENTS / "java/Client.java"
-    if not (out / "Client.class").exists() or (out / "Client.class").stat().st_mtime < src.stat().st_mtime:
-        out.mkdir(parents=True, exist_ok=True)
-        _run(["javac", "-cp", f"{libs}/*", "-d", str(out), str(src)])
+    out.mkdir(parents=True, exist_ok=True)
+    for src in sorted((CLIENTS / "java").glob("*.java")):
+        done = out / f"{src.stem}.class"
+        if not done.exists() or done.stat().st_mtime < src.stat().st_mtime:
+            _run(["javac", "-cp", f"{libs}/*", "-d", str(out), str(src)])
     return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp",
             f"{out}:{libs}/*", "Client"]
 
@@ -87,6 +88,16 @@ def prepare(names=None):
     for name in names or MAKERS:
         _commands[name] = MAKERS[name]()
     return list(_commands)
+
+
+def history_command(name):
+    """The command of a client's history program (see ../clients/README.md)."""
+    cmd = _commands[name]
+    if name == "confluent-kafka":
+        return [cmd[0], str(CLIENTS / "python/history.py")]
+    if name == "franz-go":
+        return [*cmd, "history"]
+    return [*cmd[:-1], "History"]  # Java
 
 
 class Client:

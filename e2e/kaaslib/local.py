@@ -173,10 +173,10 @@ class LocalCluster:
     def conn(self, n=0):
         return wire.Conn(self.address(n))
 
-    def create_topic(self, name, partitions=3):
+    def create_topic(self, name, partitions=3, configs=None):
         def attempt():
             with self.conn(0) as c:
-                return c.create_topics([name], partitions)[name] in (0, 36)
+                return c.create_topics([name], partitions, configs=configs)[name] in (0, 36)
         runner.eventually(attempt, 30, what=f"topic {name}")
 
         def led():

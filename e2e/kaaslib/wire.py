@@ -165,11 +165,12 @@ class Conn:
 
         return dict(b.carray(one))
 
-    def create_topics(self, names, partitions=1, replication=1, timeout_ms=30000):
+    def create_topics(self, names, partitions=1, replication=1, timeout_ms=30000, configs=None):
         """{name: error} by CreateTopics 5."""
         body = uvarint(len(names) + 1)
+        overrides = uvarint(len(configs or {}) + 1) + b"".join(cstr(k) + cstr(v) + b"\0" for k, v in (configs or {}).items())
         for n in names:
-            body += cstr(n) + struct.pack(">ih", partitions, replication) + b"\x01\x01\0"
+            body += cstr(n) + struct.pack(">ih", partitions, replication) + b"\x01" + overrides + b"\0"
         b = self.call(19, 5, body + struct.pack(">i?", timeout_ms, False) + b"\0")
         b.take("i")
 

@@ -97,6 +97,13 @@ func consume(bootstrap, topic, group string, count int64) error {
 func main() {
 	usage := "usage: produce BOOTSTRAP TOPIC FIRST COUNT | consume BOOTSTRAP TOPIC GROUP COUNT"
 	a := os.Args
+	if len(a) > 1 && a[1] == "history" {
+		if err := history(a[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(a) != 6 {
 		fmt.Fprintln(os.Stderr, usage)
 		os.Exit(2)

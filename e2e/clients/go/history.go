@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const outstandingMax = 2000
+
+// historyFile is one process's history (../../history/README.md).
+type historyFile struct {
+	mu sync.Mutex
+	w  *bufio.Writer
+	f  *os.File
+}
+
+func openHistory(path string, number int64, name string) (*historyFile, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	h := &historyFile{w: bufio.NewWriterSize(f, 1<<16), f: f}
+	h.line("P %d %s\n", number, name)
+	return h, nil
+}
+
+func (h *historyFile) line(format string, a ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprintf(h.w, format, a...)
+}
+
+func (h *historyFile) close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.w.Flush(); err != nil {
+		return err
+	}
+	return h.f.Close()
+}
+
+func now() int64 { return time.Now().UnixMicro() }
+
+// untilStdinEnds is done when whoever started us lets go.
+func untilStdinEnds() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return ctx
+}
+
+type place struct {
+	topic     string
+	partition int32
+}
+
+func parseTopics(spec string) ([]place, []string, error) {
+	var places []place
+	var topics []string
+	for _, part := range strings.Split(spec, ",") {
+		name, count, _ := strings.Cut(part, ":")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			return nil, nil, err
+		}
+		topics = append(topics, name)
+		for i := 0; i < n; i++ {
+			places = append(places, place{name, int32(i)})
+		}
+	}
+	return places, topics, nil
+}
+
+// leading is the number a value begins with.
+func leading(value []byte) string {
+	s, _, _ := strings.Cut(string(value), " ")
+	return s
+}
+
+func historyProduce(path string, number int64, bootstrap, spec string, rate float64, mode string) error {
+	if mode != "idempotent" {
+		return fmt.Errorf("mode %s is not one of this client", mode)
+	}
+	places, _, err := parseTopics(spec)
+	if err != nil {
+		return err
+	}
+	out, err := openHistory(path, number, "franz-go idempotent")
+	if err != nil {
+		return err
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(2*time.Millisecond), kgo.ProducerBatchMaxBytes(100000), kgo.MetadataMinAge(250*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	done := untilStdinEnds()
+	var acked, unknown atomic.Int64
+	begun, i := time.Now(), int64(0)
+	for done.Err() == nil {
+		due := min(int64(time.Since(begun).Seconds()*rate), acked.Load()+unknown.Load()+outstandingMax)
+		for ; i < due; i++ {
+			p, value := places[i%int64(len(places))], number<<40+i
+			out.line("s %d %s %d %d %d\n", now(), p.topic, p.partition, value, i%53)
+			r := &kgo.Record{Topic: p.topic, Partition: p.partition, Key: []byte(strconv.FormatInt(i%53, 10)),
+				Value: []byte(strconv.FormatInt(value, 10) + " " + strings.Repeat("x", int(i*7919%300)))}
+			cl.Produce(context.Background(), r, func(r *kgo.Record, err error) {
+				if err != nil {
+					unknown.Add(1)
+					out.line("u %d %s\n", now(), leading(r.Value))
+					fmt.Fprintln(os.Stderr, "send failed:", err)
+				} else {
+					acked.Add(1)
+					out.line("a %d %s %d %d\n", now(), leading(r.Value), r.Partition, r.Offset)
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Second)
+	defer cancel()
+	if err := cl.Flush(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "flush:", err)
+	}
+	if err := out.close(); err != nil {
+		return err
+	}
+	fmt.Printf("{\"sent\": %d, \"acked\": %d, \"unknown\": %d}\n", i, acked.Load(), unknown.Load())
+	return nil
+}
+
+func historyConsume(path string, number int64, bootstrap, spec string) error {
+	places, topics, err := parseTopics(spec)
+	if err != nil {
+		return err
+	}
+	out, err := openHistory(path, number, "franz-go-direct")
+	if err != nil {
+		return err
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumeTopics(topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(250*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for _, p := range places {
+		out.line("r %d %s %d 0\n", now(), p.topic, p.partition)
+	}
+	done := untilStdinEnds()
+	var read int64
+	for done.Err() == nil {
+		t0 := now()
+		fetches := cl.PollFetches(done)
+		t1 := now()
+		fetches.EachError(func(t string, p int32, err error) {
+			if done.Err() == nil {
+				fmt.Fprintln(os.Stderr, "fetch error:", t, p, err)
+			}
+		})
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			if len(p.Records) == 0 {
+				return
+			}
+			var b strings.Builder
+			for _, r := range p.Records {
+				fmt.Fprintf(&b, " %d:%s", r.Offset, leading(r.Value))
+			}
+			read += int64(len(p.Records))
+			out.line("p %d %d %s %d%s\n", t0, t1, p.Topic, p.Partition, b.String())
+		})
+	}
+	if err := out.close(); err != nil {
+		return err
+	}
+	fmt.Printf("{\"read\": %d}\n", read)
+	return nil
+}
+
+// history runs "history produce|consume FILE NUMBER BOOTSTRAP TOPICS [RATE MODE]".
+func history(a []string) error {
+	if len(a) < 5 {
+		return fmt.Errorf("usage: history produce|consume FILE NUMBER BOOTSTRAP TOPICS [RATE MODE]")
+	}
+	number, err := strconv.ParseInt(a[2], 10, 64)
+	if err != nil {
+		return err
+	}
+	switch {
+	case a[0] == "produce" && len(a) == 7:
+		rate, err := strconv.ParseFloat(a[5], 64)
+		if err != nil {
+			return err
+		}
+		return historyProduce(a[1], number, a[3], a[4], rate, a[6])
+	case a[0] == "consume":
+		return historyConsume(a[1], number, a[3], a[4])
+	}
+	return fmt.Errorf("no such verb: %s", a[0])
+}

@@ -1,0 +1,106 @@
+"""Clients that write histories, and the checker over them (../history/README.md)."""
+
+import json
+import pathlib
+import subprocess
+
+from . import clients
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
+
+
+class Violations(AssertionError):
+    pass
+
+
+class Clients:
+    """The recording clients of one run: each a process with a number and a file of its own.
+
+    topics: {name: partitions}. wrap: a command before each client's (a network namespace)."""
+
+    def __init__(self, folder, topics, wrap=()):
+        self.folder, self.wrap = pathlib.Path(folder), list(wrap)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.spec = ",".join(f"{name}:{n}" for name, n in topics.items())
+        self.running, self.files, self.number = [], [], 0
+
+    def _start(self, name, verb, bootstrap, *args):
+        self.number += 1
+        file = self.folder / f"{self.number:03d}-{name}-{verb}"
+        errors = open(f"{file}.err", "wb")
+        proc = subprocess.Popen([*self.wrap, *clients.history_command(name), verb, str(file), str(self.number), bootstrap, self.spec,
+                                 *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        self.files.append(file)
+        return f"{self.number} {name} {verb}", proc
+
+    def produce(self, name, bootstrap, rate, mode):
+        self.running.append(self._start(name, "produce", bootstrap, rate, mode))
+
+    def consume(self, name, bootstrap):
+        self.running.append(self._start(name, "consume", bootstrap))
+
+    def group(self, name, bootstrap, group):
+        self.running.append(self._start(name, "group", bootstrap, group))
+
+    @staticmethod
+    def _result(what, proc, timeout_s):
+        try:
+            out, _ = proc.communicate(timeout=timeout_s)  # closes its standard input: it ends
+        except subprocess.TimeoutExpired:
+            proc.kill()
+            proc.communicate()
+            raise RuntimeError(f"client {what}: no end within {timeout_s} s") from None
+        if proc.returncode:
+            raise RuntimeError(f"client {what}: exit {proc.returncode}")
+        return json.loads(out.strip().splitlines()[-1])
+
+    def ended(self):
+        """What has ended before its time."""
+        return [what for what, proc in self.running if proc.poll() is not None]
+
+    def stop(self, producers_only=False, timeout_s=260):
+        """Lets the clients end; {what: its counts}."""
+        chosen = [r for r in self.running if not producers_only or " produce" in r[0]]
+        self.running = [r for r in self.running if r not in chosen]
+        for _, proc in chosen:
+            proc.stdin.close()
+            proc.stdin = None
+        return {what: self._result(what, proc, timeout_s) for what, proc in chosen}
+
+    def kill(self):
+        for _, proc in self.running:
+            proc.kill()
+            proc.wait()
+        self.running = []
+
+    def final_read(self, bootstrap, timeout_s=300):
+        return self._result(*self._start("confluent-kafka", "read", bootstrap), timeout_s)
+
+    def errors(self, lines=3):
+        """The last lines that each client said on its error output."""
+        out = []
+        for file in self.files:
+            text = pathlib.Path(f"{file}.err").read_text(errors="replace").splitlines()
+            out += [f"{file.name}: {line}" for line in text[-lines:]]
+        return out
+
+
+def check(files, compacted=(), deleting=(), partial=False, build="release", raising=True):
+    """The checker's report over these files; raises Violations unless it found none."""
+    options = [x for t in compacted for x in ("--compacted", t)] + [x for t in deleting for x in ("--deleting", t)]
+    cmd = [str(ROOT / "build" / build / "bin/kaas-history"), *options, *(["--partial"] if partial else []), *map(str, files)]
+    r = subprocess.run(cmd, capture_output=True, text=True, timeout=600, check=False)
+    if r.returncode not in (0, 1):
+        raise RuntimeError(f"kaas-history: {r.returncode}: {r.stderr[-1000:]}")
+    report = json.loads(r.stdout)
+    if raising and (r.returncode or report["violations"]):
+        raise Violations(f"{report['violations']}, first: {report['first'][:6]}")
+    return report
+
+
+def summary(report):
+    ack, gap = report["ackMs"], report.get("longestGapS", 0)
+    return (f"{report['acked']} acked of {report['sent']} ({report['unknown']} unknown), {report['read']} read, {report['commits']} commits, "
+            f"ack p50 {ack['p50']} p99 {ack['p99']} max {ack['max']} ms, longest gap {gap} s, "
+            f"{report['plainDuplicates']} duplicates of plain producers")

@@ -36,6 +36,13 @@ KC_PRINTF(3, 4) static void say(struct fsck *f, bool error, const char *fmt, ...
     f->r->errors += error;
 }
 
+/* What could not be read is not called well. */
+static void unreadable(struct fsck *f, const char *path, int rc)
+{
+    fprintf(f->opts->out, "ERROR %s: %s\n", path, kc_strerror(rc));
+    f->r->errors++;
+}
+
 static int count_batch(void *arg, const struct ks_batch *b, uint64_t pos)
 {
     struct fsck *f = arg;
@@ -191,7 +198,10 @@ static void check_partition(struct fsck *f)
         }
     }
     ks_path_part(dir, &f->topic, f->partition, NULL);
-    ks_fs_list(&f->fs, dir, on_file, f);
+    rc = ks_fs_list(&f->fs, dir, on_file, f);
+    if (rc) {
+        unreadable(f, dir, rc);
+    }
     ks_chain_fini(&f->chain);
 }
 
@@ -216,8 +226,7 @@ static bool on_topic(void *arg, const char *name)
         ks_path_topic(dir, &f->topic, NULL);
         int rc = ks_fs_list(&f->fs, dir, on_partition, f);
         if (rc) {
-            f->partition = -1;
-            say(f, true, "%s: %s", dir, kc_strerror(rc));
+            unreadable(f, dir, rc);
         }
     }
     return true;
@@ -244,6 +253,8 @@ static bool on_claim_file(void *arg, const char *name)
         d->f->r->live += live;
         d->f->r->fenced += !live;
         ks_fs_close(&d->f->fs, fd);
+    } else if (fd != -ENOENT) { /* gone meanwhile: fenced, and nothing to count */
+        unreadable(d->f, path, fd);
     }
     return true;
 }
@@ -254,25 +265,24 @@ static bool on_broker(void *arg, const char *name)
     char dir[KS_PATH_MAX];
     if (kc_parse_i32(kc_str_of(name), &d.broker) == 0) {
         snprintf(dir, sizeof(dir), "inc/%d", d.broker);
-        ks_fs_list(&d.f->fs, dir, on_claim_file, &d);
+        int rc = ks_fs_list(&d.f->fs, dir, on_claim_file, &d);
+        if (rc) {
+            unreadable(d.f, dir, rc);
+        }
     }
     return true;
 }
 
-int ks_fsck(const struct ks_fsck_opts *opts, struct ks_fsck_result *ret, struct kc_err *err)
+int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct ks_fsck_result *ret,
+               struct kc_err *err)
 {
     struct fsck *f = kc_zalloc(sizeof(*f));
     *ret = (struct ks_fsck_result){0};
     f->opts = opts;
     f->r = ret;
-    int rc = ks_fs_posix(&f->fs, opts->dir, err);
-    if (rc) {
-        kc_free(f);
-        return rc;
-    }
-    rc = ks_fs_list(&f->fs, "inc", on_broker, f);
+    ks_fs_init(&f->fs, fs->ops, fs->ctx);
+    int rc = ks_fs_list(&f->fs, "inc", on_broker, f);
     rc = rc ? rc : ks_fs_list(&f->fs, "topics", on_topic, f);
-    ks_fs_fini(&f->fs);
     kc_free(f);
     if (rc) {
         return kc_fail(err, rc, "%s is no volume of kaas: %s", opts->dir, kc_strerror(rc));
@@ -285,6 +295,18 @@ int ks_fsck(const struct ks_fsck_opts *opts, struct ks_fsck_result *ret, struct 
             ret->topics, ret->partitions, ret->epochs, ret->open_epochs, ret->files, ret->batches,
             ret->bytes, ret->zombie_bytes, ret->leftovers, ret->live, ret->fenced, ret->errors);
     return ret->errors ? kc_fail(err, KC_E_CORRUPT, "%" PRIu64 " errors", ret->errors) : 0;
+}
+
+int ks_fsck(const struct ks_fsck_opts *opts, struct ks_fsck_result *ret, struct kc_err *err)
+{
+    struct ks_fs fs;
+    *ret = (struct ks_fsck_result){0};
+    int rc = ks_fs_posix(&fs, opts->dir, err);
+    if (rc == 0) {
+        rc = ks_fsck_on(&fs, opts, ret, err);
+        ks_fs_fini(&fs);
+    }
+    return rc;
 }
 
 int ks_fsck_probe(const char *dir, FILE *out, struct kc_err *err)

@@ -29,6 +29,10 @@ struct ks_fsck_result {
 /* 0: every partition verifies. KC_E_CORRUPT: at least one does not (ret->errors, lines in out).
  * Other codes: the volume could not be read. */
 int ks_fsck(const struct ks_fsck_opts *opts, struct ks_fsck_result *ret, struct kc_err *err);
+/* Over a given file system (borrowed); opts->dir is its name in messages. */
+struct ks_fs;
+int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct ks_fsck_result *ret,
+               struct kc_err *err);
 
 /* `fsck --probe DIR`: the conformance probe alone; prints its result. */
 int ks_fsck_probe(const char *dir, FILE *out, struct kc_err *err);

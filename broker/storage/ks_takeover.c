@@ -79,6 +79,9 @@ static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
         ks_fs_close(fs, fd);
         return kc_fail(err, KC_E_GONE, "topic %s was deleted", id);
     }
+    if (fd != -ENOENT) { /* nobody knows: nothing may be made */
+        return kc_fail(err, fd, "%s: %s", grave, kc_strerror(fd));
+    }
     ks_path_topic(topic, &t->log->topic, NULL);
     ks_path_part(part, &t->log->topic, t->log->partition, NULL);
     int made = ks_fs_mkdir(fs, topic);

@@ -135,7 +135,8 @@ static void grave_path(char out[KS_PATH_MAX], const struct kc_uuid *id)
     snprintf(out, KS_PATH_MAX, "deleted/%s", b64);
 }
 
-static bool is_deleted(struct ks_fs *fs, const struct kc_uuid *id)
+/* 1 = there is a tombstone, 0 = there is none, or -errno: nobody knows, so nothing may be made. */
+static int is_deleted(struct ks_fs *fs, const struct kc_uuid *id)
 {
     char path[KS_PATH_MAX];
     grave_path(path, id);
@@ -143,7 +144,7 @@ static bool is_deleted(struct ks_fs *fs, const struct kc_uuid *id)
     if (fd >= 0) {
         ks_fs_close(fs, fd);
     }
-    return fd >= 0;
+    return fd >= 0 ? 1 : fd == -ENOENT ? 0 : fd;
 }
 
 /* A whole new file takes the name at once. */
@@ -175,12 +176,17 @@ int ks_topic_write(struct ks_engine *e, const struct ks_topic_meta *meta, struct
 {
     char dir[KS_PATH_MAX];
     ks_path_topic(dir, &meta->id, NULL);
-    if (is_deleted(&e->fs, &meta->id)) {
-        return kc_fail(err, KC_E_GONE, "%s: the topic was deleted", dir);
+    int rc = is_deleted(&e->fs, &meta->id);
+    if (rc) {
+        return rc > 0 ? kc_fail(err, KC_E_GONE, "%s: the topic was deleted", dir)
+                      : kc_fail(err, rc, "%s: tombstone: %s", dir, kc_strerror(rc));
     }
     struct ks_topic_meta old = {0};
-    int rc = read_meta(&e->fs, &meta->id, &old);
+    rc = read_meta(&e->fs, &meta->id, &old);
     kc_free(old.configs_json);
+    if (rc && rc != -ENOENT && rc != KC_E_CORRUPT) { /* what cannot be compared is not replaced */
+        return kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc));
+    }
     if (rc == 0 && old.partitions > meta->partitions) {
         return kc_fail(err, -EINVAL, "%s: %d partitions cannot become %d", dir, old.partitions,
                        meta->partitions);
@@ -258,7 +264,8 @@ int ks_topic_remove(struct ks_engine *e, const struct kc_uuid *id, struct kc_err
     kc_uuid_to_b64(id, b64);
     ks_path_topic(dir, id, NULL);
     /* The tombstone first: from here on nobody adopts or makes the topic again. */
-    int rc = is_deleted(&e->fs, id) ? 0 : ks_vol_publish(&e->fs, "deleted", b64, "deleted\n", 8);
+    int rc =
+        is_deleted(&e->fs, id) == 1 ? 0 : ks_vol_publish(&e->fs, "deleted", b64, "deleted\n", 8);
     rc = rc == KC_E_EXISTS ? 0 : rc;
     rc = rc ? rc : ks_fs_syncdir(&e->fs, "deleted");
     rc = rc ? rc : remove_dir(&e->fs, dir, true);

@@ -112,14 +112,20 @@ enum st_op {
     ST_SYNCDIR,
     ST_LINK,
     ST_UNLINK,
+    ST_RMDIR,
     ST_RENAME,
     ST_MKDIR,
     ST_EXTEND,
     ST_STAT,
-    ST_LIST
+    ST_LIST,
+    ST_CREATE, /* ST_OPEN of a new file */
+    ST_CLOSE, /* after only: the descriptor is gone in any case */
+    ST_OPS
 };
-/* before: 0 = let it happen, else the error to return instead. after: the result to return. Called
- * from any thread; path is the second one of a link. */
+enum { ST_SHORT = 1 };
+/* before: 0 = let it happen, else the error to return instead; ST_SHORT lets half of a read, a write
+ * or a listing happen (which then fails with EIO). after: the result to return. Called from any
+ * thread; path is the second one of a link. */
 struct st_hooks {
     int (*before)(void *ctx, enum st_op op, const char *path);
     int (*after)(void *ctx, enum st_op op, const char *path, int rc);
@@ -128,6 +134,8 @@ struct st_hooks {
 };
 /* A file system over the volume that asks the hooks (which may be changed while it is quiet). */
 void st_fault_fs(struct ks_fs *fs, const struct st_vol *v, const struct st_hooks *hooks);
+/* The same over any file system, which it takes. */
+void st_fault_over(struct ks_fs *fs, const struct ks_fs *base, const struct st_hooks *hooks);
 bool st_ends_with(const char *s, const char *end);
 
 /* ---- the volume's files ---- */

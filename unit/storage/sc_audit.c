@@ -1,0 +1,116 @@
+/* The end of a scenario: is all of it there? */
+#include "base/kc_log.h"
+#include "sc.h"
+#include "storage/ks_fsck.h"
+
+/* Batches of the log as it is, by one walk. */
+struct found {
+    struct sc_ack v[SC_ACKS];
+    int n;
+};
+static struct found found;
+
+static void on_found(struct sc *s, int32_t part, const struct ks_batch *b)
+{
+    (void)part;
+    if (found.n == SC_ACKS) {
+        sc_bad(s, "more batches than were sent");
+        return;
+    }
+    found.v[found.n++] = sc_told_of(b);
+}
+
+static const struct sc_ack *at_offset(int64_t base)
+{
+    for (int i = 0; i < found.n; i++) {
+        if (found.v[i].base == base) {
+            return &found.v[i];
+        }
+    }
+    return NULL;
+}
+
+static void compare(struct sc *s, int32_t part, int64_t start)
+{
+    for (int i = 0; i < s->n_acks; i++) {
+        const struct sc_ack *a = &s->acks[i];
+        if (a->part != part || a->base + a->count <= start) {
+            continue;
+        }
+        const struct sc_ack *f = at_offset(a->base);
+        if (!f || f->crc != a->crc) {
+            sc_bad(s, "I1: partition %d: what was acked at offset %lld is %s", part,
+                   (long long)a->base, f ? "another batch" : "lost");
+        }
+    }
+    for (int i = 0; i < found.n; i++) {
+        for (int j = 0; j < i; j++) {
+            if (found.v[i].crc == found.v[j].crc) {
+                sc_bad(s, "partition %d: the batch at %lld is at %lld, too", part,
+                       (long long)found.v[j].base, (long long)found.v[i].base);
+            }
+        }
+    }
+}
+
+void sc_audit_log(struct sc *s, struct ks_log *log)
+{
+    int32_t part = ks_log_partition(log);
+    struct sc_producer *p = &s->producers[part];
+    struct ks_offsets o = ks_log_offsets(log);
+    if (o.start > s->trimmed[part]) {
+        sc_bad(s, "partition %d starts at %lld", part, (long long)o.start);
+    }
+    found.n = 0;
+    sc_walk(s, log, on_found);
+    compare(s, part, o.start);
+    sc_put_idem(s, log); /* what was sent and not acked, again */
+    if (p->seq > 1) { /* the last acked one, again: a repeat */
+        struct sc_producer now = *p;
+        p->seq--;
+        p->ts = p->last_ts;
+        p->pending = true;
+        sc_put_idem(s, log);
+        *p = now;
+    }
+    sc_put(s, log, 1);
+    found.n = 0;
+    sc_walk(s, log, on_found);
+    compare(s, part, o.start);
+}
+
+void sc_fsck(struct sc *s)
+{
+    char text[8192] = "";
+    FILE *out = fmemopen(text, sizeof(text), "w");
+    struct ks_fsck_opts opts = {.dir = s->vol.dir, .out = out};
+    struct ks_fsck_result r;
+    struct kc_err err = {0};
+    struct ks_fs fs;
+    sc_fs(s, 99, &fs);
+    int rc = ks_fsck_on(&fs, &opts, &r, &err);
+    ks_fs_fini(&fs);
+    fclose(out);
+    if (rc) {
+        sc_bad(s, "fsck: %d %s\n%s", rc, err.msg, text);
+    }
+}
+
+void sc_audit(struct sc *s, int number)
+{
+    const int at = SC_BROKERS - 1;
+    KT_REQUIRE(!s->up[at] && !s->faults);
+    sc_config(s, s->cfg.segment_bytes, -1); /* nothing goes meanwhile */
+    if (!sc_up_as(s, at, number)) {
+        return;
+    }
+    for (int32_t part = 0; part < SC_PARTS; part++) {
+        struct ks_log *log = sc_open(s, at, part);
+        if (log) {
+            sc_audit_log(s, log);
+            sc_close(s, log);
+        }
+    }
+    sc_down(s, at);
+    sc_fsck(s);
+}

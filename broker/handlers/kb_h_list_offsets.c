@@ -106,7 +106,7 @@ static void run(struct kb_item *item)
         l->offset = ts != LATEST               ? o.start
                     : in->isolation_level == 1 ? o.last_stable
                                                : o.high_watermark;
-        l->epoch = ks_log_epoch(log);
+        l->epoch = ts == LATEST ? ks_log_epoch(log) : ks_log_start_epoch(log);
     }
     kb_fan_done(item);
 }

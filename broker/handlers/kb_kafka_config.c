@@ -142,6 +142,19 @@ static bool give_broker_key(const struct kb_app *app, const struct ki_image *im,
            give(static_value(app, key), key, KB_SOURCE_BROKER, skip, ret);
 }
 
+/* A broker key of another unit. */
+static bool give_in_ms(const struct kb_app *app, const struct ki_image *im, const char *key,
+                       int64_t unit_ms, int *skip, struct kb_config_value *ret)
+{
+    if (!give_broker_key(app, im, key, skip, ret)) {
+        return false;
+    }
+    int64_t n = strtoll(ret->value, NULL, 10);
+    snprintf(ret->buf, sizeof(ret->buf), "%lld", (long long)(n < 0 ? -1 : n * unit_ms));
+    ret->value = ret->buf;
+    return true;
+}
+
 bool kb_config_lookup(const struct kb_app *app, const struct ki_image *im,
                       const struct ki_topic *topic, const struct kb_kafka_config *def, int skip,
                       struct kb_config_value *ret)
@@ -153,12 +166,12 @@ bool kb_config_lookup(const struct kb_app *app, const struct ki_image *im,
     if (key && give_broker_key(app, im, key, &skip, ret)) {
         return true;
     }
-    if (def->hours_twin && give_broker_key(app, im, def->hours_twin, &skip, ret)) {
-        int64_t hours = strtoll(ret->value, NULL, 10);
-        snprintf(ret->buf, sizeof(ret->buf), "%lld",
-                 (long long)(hours < 0 ? -1 : hours * 3600 * 1000));
-        ret->value = ret->buf;
-        return true;
+    if (def->hours_twin) {
+        bool minutes = strcmp(def->hours_twin, "log.retention.hours") == 0;
+        if ((minutes && give_in_ms(app, im, "log.retention.minutes", 60000, &skip, ret)) ||
+            give_in_ms(app, im, def->hours_twin, 3600000, &skip, ret)) {
+            return true;
+        }
     }
     return give(def->dflt, key ? key : def->name, KB_SOURCE_DEFAULT, &skip, ret);
 }
@@ -220,5 +233,11 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
         .timestamp_before_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.before.max.ms"),
         .timestamp_after_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.after.max.ms"),
         .flush_messages = kb_topic_i64(app, im, topic, "flush.messages"),
+        .flush_ms = kb_topic_i64(app, im, topic, "flush.ms"),
+        .segment_jitter_ms = kb_topic_i64(app, im, topic, "segment.jitter.ms"),
+        .retention_check_ms = kb_broker_i64(app, im, "log.retention.check.interval.ms"),
     };
+    if (ret->flush_ms == 0) {
+        ret->flush_messages = 1; /* no record may wait for its sync */
+    }
 }

@@ -48,7 +48,7 @@ struct kb_config_value {
     const char *value; /* NULL = none; borrows from topic, image, app, table or buf */
     enum kb_config_source source;
     const char *from; /* the key it was found under */
-    char buf[24]; /* hours turned into ms */
+    char buf[24]; /* hours or minutes turned into ms */
 };
 /* What is in force for a key. topic NULL for broker keys. Fills *ret in place (it may point into
  * itself: do not copy). skip: how many of the answers to pass over, to list synonyms; false when

@@ -198,6 +198,7 @@ static bool deliver(struct ks_entry *entry)
     case KS_E_TRIM:
         ks_trim_done(entry);
         break;
+    case KS_E_FLUSH:
     case KS_E_CLOSE:
     case KS_E_RETRY:
         break;

@@ -37,6 +37,7 @@ struct checked {
     int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
     int16_t refusal; /* of the producer's state */
     uint32_t batches;
+    int64_t first_ts, max_ts; /* as placed: of the first batch, and of all */
     struct ks_batch last; /* the last one judged, and the verdict on it */
     struct ks_verdict verdict;
 };
@@ -44,7 +45,7 @@ struct checked {
 /* Judges every batch of the slice; nothing is changed yet. */
 static struct checked check(struct ks_log *log, const struct ks_append_args *args)
 {
-    struct checked c = {.duplicate_last = -1};
+    struct checked c = {.duplicate_last = -1, .max_ts = -1};
     struct ks_rules rules = {
         .max_message_bytes = log->cfg.max_message_bytes,
         .segment_bytes = log->cfg.segment_bytes,
@@ -75,8 +76,8 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
 }
 
 /* Gives one batch its offset, epoch and timestamps, and notes its producer. */
-static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct ks_verdict v,
-                      int64_t offset, int64_t now)
+static void place_one(struct ks_log *log, uint8_t *p, struct checked *c, struct ks_batch *b,
+                      struct ks_verdict v, int64_t offset, int64_t now)
 {
     if (v.stamp) {
         ks_batch_stamp(p, b->size, log->cfg.log_append_time, v.max_ts);
@@ -86,13 +87,15 @@ static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct
     b->base = offset;
     int rc = ks_prods_apply(&log->st.prods, b, now);
     KC_ASSERT(rc == 0); /* check() made room */
+    c->first_ts = offset == log->end ? b->max_ts : c->first_ts;
+    c->max_ts = KC_MAX(c->max_ts, b->max_ts);
 }
 
 static void place(struct ks_log *log, uint8_t *p, struct checked *c,
                   const struct ks_append_args *args)
 {
     if (c->batches == 1) {
-        place_one(log, p, &c->last, c->verdict, log->end, args->now_wall_ms);
+        place_one(log, p, c, &c->last, c->verdict, log->end, args->now_wall_ms);
         return;
     }
     struct ks_rules rules = {
@@ -107,7 +110,7 @@ static void place(struct ks_log *log, uint8_t *p, struct checked *c,
         struct ks_batch b = {0};
         struct ks_verdict v = ks_batch_judge(p, left, &rules, args->now_wall_ms, &b);
         KC_ASSERT(!v.error); /* the same bytes passed check() */
-        place_one(log, p, &b, v, offset, args->now_wall_ms);
+        place_one(log, p, c, &b, v, offset, args->now_wall_ms);
         offset += b.last_delta + 1LL;
         p += b.size;
         left -= b.size;
@@ -172,6 +175,8 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
         return;
     }
     place(log, p, &c, args);
+    entry->first_ts = c.first_ts;
+    entry->max_ts = c.max_ts;
     log->end = entry->end;
     enqueue(log, entry, args);
 }

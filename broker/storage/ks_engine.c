@@ -309,6 +309,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
     e->unconfirmed = KS_UNCONFIRMED_MAX;
+    atomic_init(&e->retention_check_ms, 10000);
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
     ks_fds_init(&e->fds, KS_IDLE_FILES);
     pthread_mutex_init(&e->lock, NULL);

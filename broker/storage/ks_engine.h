@@ -102,7 +102,10 @@ struct ks_log_config { /* topic configs that touch the log; see ks_log_configure
     bool compact;
     bool compact_only; /* cleanup.policy has no "delete": no retention, no DeleteRecords */
     int64_t timestamp_before_max_ms, timestamp_after_max_ms;
-    int64_t flush_messages; /* 1 = sync before ack (default) */
+    int64_t flush_messages; /* records; 1 = sync before ack (default) */
+    int64_t flush_ms; /* where flush_messages is more: longest time without a sync; 0 = no limit */
+    int64_t segment_jitter_ms; /* up to this much is taken off segment_ms, anew for each file */
+    int64_t retention_check_ms; /* of the whole broker: between two looks; 0 = 10 s */
 };
 struct ks_open_args {
     struct kc_uuid topic_id;
@@ -135,6 +138,8 @@ int32_t ks_log_partition(const struct ks_log *log);
 /* Of our claim = leader epoch clients see. Grows under an open log when an error on a file made the
  * engine claim again; the watcher is called then. */
 int32_t ks_log_epoch(const struct ks_log *log);
+/* Of the record at the log start, as far as epochs are remembered; -1 = none. [owner] */
+int32_t ks_log_start_epoch(const struct ks_log *log);
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg); /* [owner] */
 
 struct ks_offsets {

@@ -44,6 +44,7 @@ enum ks_entry_kind {
     KS_E_SEAL,
     KS_E_CLOSE,
     KS_E_TRIM,
+    KS_E_FLUSH, /* flush.ms is over */
     KS_E_RECOVERED, /* a recovery ended: success or not */
     KS_E_RETRY /* time for another recovery */
 };
@@ -58,6 +59,7 @@ struct ks_entry {
     struct kc_slice
         data; /* placed batches, referenced; len 0: a duplicate waits for its original */
     int64_t base, end;
+    int64_t first_ts, max_ts; /* max timestamp of its first batch, and of all */
     int64_t append_time_ms;
     int64_t duplicate_base; /* -1 = none */
     int16_t refusal; /* what the producer's state says; told when the check is passed */
@@ -81,9 +83,13 @@ struct ks_entry {
 };
 
 /* What a TRIM is to do: a new log start (not above what is acked) and the files wholly below it. No
- * files and no higher start: nothing is written, only the fence check is asked for. */
+ * files and no higher start: nothing is written, only the fence check is asked for. roll: the last
+ * of the files is the active one, which a new one follows first; unless something was appended
+ * meanwhile, then the log starts with it. */
 struct ks_trim {
     int64_t start;
+    bool roll;
+    int64_t active_base;
     bool known; /* the start is not above what the chain says already */
     uint16_t n;
     struct ks_file_id files[64];
@@ -173,8 +179,12 @@ struct ks_log {
     /* issued in the running tick, become the acked ones when its check is done */
     int64_t c_new_end;
     uint32_t c_new_crc;
-    int64_t c_unsynced; /* batches since the last sync (flush.messages > 1) */
-    _Atomic int64_t c_segment_bytes, c_flush_messages;
+    int64_t c_unsynced; /* records since the last sync (flush.messages > 1) */
+    _Atomic int64_t c_flush_at_ms; /* monotonic; when to sync them, 0 = never */
+    int64_t c_first_ts; /* max timestamp of the first batch of c_file; -1 = none */
+    int64_t c_made_ms; /* wall clock: when c_file was made */
+    uint32_t c_jitter; /* of c_file: 0 .. 2^32 - 1 stand for 0 .. segment.jitter.ms */
+    _Atomic int64_t c_segment_bytes, c_segment_ms, c_jitter_ms, c_flush_messages, c_flush_ms;
     _Atomic int64_t c_retry_at_ms; /* 0 = no recovery waits */
 };
 
@@ -247,6 +257,8 @@ struct ks_engine {
     _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
     _Atomic int64_t n_logs; /* in the map */
     _Atomic int32_t n_retries; /* logs with c_retry_at_ms set */
+    _Atomic bool relaxed; /* some log was told to ack before it syncs */
+    _Atomic int64_t retention_check_ms;
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
         m_errors;
@@ -284,7 +296,8 @@ void ks_watch_wake(struct ks_engine *e);
 void ks_retention_post(struct ks_engine *e);
 
 /* ks_trim.c: owner loop */
-struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start);
+/* A TRIM to start; all: what is below it may include the active file. */
+struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start, bool all);
 void ks_trim_start(struct ks_log *log, struct ks_trim *tr); /* takes tr */
 void ks_trim_done(struct ks_entry *entry); /* the commit thread is through with it */
 void ks_deletes_fail(struct ks_log *log, int16_t error);
@@ -304,7 +317,10 @@ void ks_log_stop(
 void ks_log_post_stop(struct ks_log *log); /* any thread */
 void ks_fail_appends(struct ks_log *log, int16_t error); /* owner loop */
 
-/* ks_task.c: one turn of a log's lower half: a run of appends written and synced, or one other
+/* ks_task.c */
+/* c_file is new: what decides when the next one follows starts anew. */
+void ks_log_file_begins(struct ks_log *log);
+/* One turn of a log's lower half: a run of appends written and synced, or one other
  * entry. What it took is in taken, in order. */
 struct ks_task {
     struct rt_work work;

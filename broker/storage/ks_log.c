@@ -29,7 +29,16 @@ static void set_config(struct ks_log *log, const struct ks_log_config *cfg)
 {
     log->cfg = *cfg;
     atomic_store(&log->c_segment_bytes, cfg->segment_bytes);
+    atomic_store(&log->c_segment_ms, cfg->segment_ms > 0 ? cfg->segment_ms : INT64_MAX);
+    atomic_store(&log->c_jitter_ms, cfg->segment_jitter_ms);
     atomic_store(&log->c_flush_messages, cfg->flush_messages);
+    atomic_store(&log->c_flush_ms, cfg->flush_ms);
+    if (cfg->flush_messages > 1) {
+        atomic_store(&log->e->relaxed, true);
+    }
+    if (cfg->retention_check_ms > 0) {
+        atomic_store(&log->e->retention_check_ms, cfg->retention_check_ms);
+    }
 }
 
 struct ks_log *ks_log_new(struct ks_engine *e, struct ks_inc *inc, const struct ks_open_args *args)
@@ -67,6 +76,8 @@ void ks_log_install_lower(struct ks_log *log, struct ks_takeover *t)
     log->c_end = log->c_new_end = t->build.st.end;
     log->c_crc = log->c_new_crc = 0;
     log->c_unsynced = 0;
+    atomic_store(&log->c_flush_at_ms, 0);
+    ks_log_file_begins(log);
     log->c_failed = false;
     log->c_error = 0;
 }
@@ -160,6 +171,12 @@ int32_t ks_log_partition(const struct ks_log *log)
 int32_t ks_log_epoch(const struct ks_log *log)
 {
     return log->epoch;
+}
+
+int32_t ks_log_start_epoch(const struct ks_log *log)
+{
+    const struct ks_state *st = &log->st;
+    return st->n_epochs && st->epochs[0].start <= st->start ? st->epochs[0].epoch : -1;
 }
 
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg)

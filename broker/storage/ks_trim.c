@@ -13,15 +13,20 @@
 
 /* ---- starting one ---- */
 
-struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start)
+struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start, bool all)
 {
+    const struct ks_state *st = &log->st;
     struct ks_trim *tr = kc_zalloc(sizeof(*tr));
     tr->start = start;
-    for (uint32_t i = 0; i + 1 < log->st.n_segs && tr->n < KC_ARRAY_LEN(tr->files); i++) {
-        if (log->st.segs[i].end > start) {
+    for (uint32_t i = 0; i < st->n_segs && tr->n < KC_ARRAY_LEN(tr->files); i++) {
+        const struct ks_seg *s = &st->segs[i];
+        bool last = i + 1 == st->n_segs;
+        if (s->end > start || (last && (!all || s->len == 0))) {
             break;
         }
-        tr->files[tr->n++] = log->st.segs[i].file->id;
+        tr->files[tr->n++] = s->file->id;
+        tr->roll = last;
+        tr->active_base = s->base;
     }
     return tr;
 }
@@ -44,7 +49,7 @@ static void start_deletes(struct ks_log *log)
     for (const struct ks_delete *d = log->deletes; d; d = d->next) {
         start = KC_MAX(start, d->offset);
     }
-    ks_trim_start(log, ks_trim_new(log, start));
+    ks_trim_start(log, ks_trim_new(log, start, false));
 }
 
 static void answer(struct ks_delete **list, int16_t error, int64_t log_start)
@@ -122,12 +127,26 @@ static void remove_later(struct ks_log *log, const struct ks_trim *tr)
     ks_engine_defer(log->e, &r->work);
 }
 
+/* The owner's state follows the record. */
+static void forget(struct ks_log *log, struct ks_entry *entry)
+{
+    uint32_t n = entry->trim->n;
+    if (entry->file) { /* the active file went, too */
+        struct ks_file *next = ks_file_ref(entry->file);
+        if (ks_state_add_seg(&log->st, next, entry->trim->start, log->epoch)) {
+            ks_file_unref(next); /* no memory: an empty segment stands in for the one that goes */
+            n--;
+        }
+    }
+    ks_state_trim(&log->st, entry->trim->start, n);
+}
+
 void ks_trim_done(struct ks_entry *entry)
 {
     struct ks_log *log = entry->log;
     log->trimming = false;
     if (!entry->rc && !entry->error) { /* a fenced incarnation touches nothing any more */
-        ks_state_trim(&log->st, entry->trim->start, entry->trim->n);
+        forget(log, entry);
         remove_later(log, entry->trim);
     }
     int16_t error = entry->error                ? entry->error

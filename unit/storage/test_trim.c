@@ -303,7 +303,9 @@ static void epochs_below_the_start_are_forgotten(void)
     KT_EQ(delete_below(&b2, log, 3), 3);
     ks_log_epoch_end(log, 0, &epoch, &offset);
     KT_EQ(offset, 4);
+    KT_EQ(ks_log_start_epoch(log), 0);
     KT_EQ(delete_below(&b2, log, 5), 5);
+    KT_EQ(ks_log_start_epoch(log), 1);
     ks_log_epoch_end(log, 0, &epoch, &offset); /* gone: where what is left begins */
     KT_EQ(epoch, 0);
     KT_EQ(offset, 5);
@@ -333,7 +335,7 @@ static void unsynced_records_are_synced_before_the_start_passes_them(void)
     st_put(&b1, log, 4);
     struct ks_metrics m0, m1;
     ks_metrics_read(b1.e, &m0);
-    KT_EQ(log->c_unsynced, 1);
+    KT_EQ(log->c_unsynced, 4);
     KT_EQ(delete_below(&b1, log, 3), 3);
     ks_metrics_read(b1.e, &m1);
     KT_EQ(log->c_unsynced, 0);

@@ -96,7 +96,7 @@ static int read_file(struct ks_build *b, const struct ks_chain_file *f)
     b->peek_pos = 0;
     int rc = peeked ? 0 : add_seg(b, f);
     rc = rc ? rc : walk(b, &s, &size);
-    if (rc && rc != -ENOENT) {
+    if (rc) {
         return rc;
     }
     if (s.next != f->end || s.pos != f->len) {
@@ -149,6 +149,9 @@ int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *er
         if (rc != RESTART) {
             char path[KS_PATH_MAX];
             ks_path_file(path, &b->topic, b->partition, f->id);
+            if (rc == -ENOENT) { /* never an empty or a damaged file: the partition is not whole */
+                return kc_fail(err, KC_E_CORRUPT, "%s is gone, and the chain names it", path);
+            }
             return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
         }
     }

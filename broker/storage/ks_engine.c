@@ -316,6 +316,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     pthread_mutex_init(&e->p_lock, NULL);
     e->pools_gone = true; /* until they are there */
     pthread_cond_init(&e->log_gone, NULL);
+    ks_graves_init(&e->graves);
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
     int rc = make_dirs(&e->fs, &why);
@@ -358,6 +359,7 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->orphans, kc_free);
     ks_inc_unref(e->inc);
     ks_fds_fini(&e->fds);
+    ks_graves_fini(&e->graves);
     pthread_cond_destroy(&e->log_gone);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->p_lock);

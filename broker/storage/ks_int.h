@@ -219,6 +219,24 @@ enum {
     KS_IDLE_FILES = 512 /* open files that nobody uses */
 };
 
+/* Topic ids that name entries of a directory, sorted. */
+struct ks_ids {
+    struct kc_uuid *v;
+    int32_t n, room;
+    int rc;
+};
+
+/* The last listing of deleted/. One serves everybody who asked before it started. */
+struct ks_graves {
+    pthread_mutex_t lock; /* guards all; never held over I/O */
+    pthread_cond_t done;
+    uint64_t started, finished; /* looks, counted */
+    bool running;
+    uint32_t waiting;
+    int rc;
+    struct ks_ids ids;
+};
+
 struct ks_engine {
     _Atomic uint32_t refs; /* the opener's and one a log */
     struct ks_fs fs;
@@ -237,6 +255,8 @@ struct ks_engine {
     struct kc_map orphans; /* partition key -> struct ks_orphan */
     struct ks_shard *shards;
     int32_t n_shards;
+
+    struct ks_graves graves;
 
     pthread_mutex_t p_lock; /* guards what follows */
     bool pools_gone, recover_gone;
@@ -286,6 +306,16 @@ bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc);
 void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
 /* The log leaves the map: its partition may be opened again. */
 void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
+
+/* ks_graves.c */
+int ks_ids_list(struct ks_fs *fs, const char *dir, struct ks_ids *ret, struct kc_err *err);
+void ks_ids_fini(struct ks_ids *ids);
+bool ks_ids_have(const struct ks_ids *ids, const struct kc_uuid *id);
+void ks_graves_init(struct ks_graves *g);
+void ks_graves_fini(struct ks_graves *g);
+/* Looks for a topic's tombstone, freshly: KC_E_GONE, 0 = there was none when this was called, or an
+ * error. Blocking. */
+int ks_graves_look(struct ks_engine *e, const struct kc_uuid *topic, struct kc_err *err);
 
 /* ks_watch.c */
 int ks_watch_start(struct ks_engine *e);

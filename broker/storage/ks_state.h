@@ -86,7 +86,7 @@ void ks_build_init(struct ks_build *b, struct ks_fs *fs, struct ks_fds *fds,
                    const struct kc_uuid *topic, int32_t partition);
 void ks_build_fini(struct ks_build *b);
 /* Reads the files whose end the chain tells (rolled or sealed), from where it stopped before.
- * 0, -errno, KC_E_CANCELLED. */
+ * 0, -errno, KC_E_CANCELLED; KC_E_CORRUPT: a file is absent that the chain names and did not drop. */
 int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err);
 /* After a run: reads ahead in the open file of a live owner, so that little is left to read once its
  * seal is known. Only a head start: the run after it takes nothing for granted beyond the seal. */

@@ -395,7 +395,7 @@ static void recovered(struct ks_log *log, struct ks_entry *entry)
     if (entry->rc == 0) {
         ks_log_install_lower(log, entry->takeover);
     } else if (entry->rc == KC_E_DEPOSED || entry->rc == KC_E_FENCED || entry->rc == KC_E_CORRUPT ||
-               entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED) {
+               entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED || entry->rc == KC_E_GONE) {
         fail(log, KS_K_NOT_LEADER);
     }
 }

@@ -76,9 +76,6 @@ static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
     if (rc) {
         return rc;
     }
-    if (fd != -ENOENT) { /* nobody knows: nothing may be made */
-        return kc_fail(err, fd, "%s: %s", grave, kc_strerror(fd));
-    }
     ks_path_topic(topic, &t->log->topic, NULL);
     ks_path_part(part, &t->log->topic, t->log->partition, NULL);
     int made = ks_fs_mkdir(fs, topic);
@@ -364,9 +361,18 @@ static int claim_and_seal(struct ks_takeover *t, struct kc_err *err)
     return rc ? rc : ks_build_run(&t->build, &t->chain, err);
 }
 
+/* A file is absent: has a newer owner dropped it, who deposed us meanwhile? */
+static bool deposed(struct ks_takeover *t)
+{
+    return t->epoch >= 0 && load(t, NULL) == 0 && ks_chain_last(&t->chain)->epoch != t->epoch;
+}
+
 int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
 {
     int rc = claim_and_seal(t, err);
+    if (rc == KC_E_CORRUPT && deposed(t)) {
+        rc = kc_fail(err, KC_E_DEPOSED, "a newer claim stands in the chain");
+    }
     /* The last step, after everything was read (ADR 11): while there is no tombstone, no name and no
      * byte was missing. With one, what is missing is no damage. */
     if (rc == 0 || rc == KC_E_CORRUPT || rc == KC_E_NOT_FOUND || rc == -ENOENT) {

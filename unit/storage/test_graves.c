@@ -200,6 +200,35 @@ static void an_absent_file_ends_the_takeover(void) /* D3 */
     }
 }
 
+static char victim_path[256];
+
+static void claim_and_drop(void)
+{
+    struct ks_rec r = {.type = KS_CLAIM, .k = 3, .epoch = 2};
+    r.claim.broker = 1;
+    r.claim.incarnation = b1.inc;
+    r.claim.file = (struct ks_file_id){.inc8 = 3, .seq = 0};
+    KT_EQ(ks_chain_append(&b1.e->fs, &topic, 0, &r, NULL, NULL), 0);
+    KT_EQ(unlink(victim_path), 0); /* after a TRIM, say */
+}
+
+/* A claimant that was slow finds files gone: a newer owner has dropped them. */
+static void who_is_deposed_calls_nothing_corrupt(void)
+{
+    begin();
+    struct st_seal s;
+    char name[KS_FILE_NAME_LEN];
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    st_put(&b1, log, 3);
+    st_data_path(&vol, log, victim_path);
+    ks_file_name(log->c_file->id, name);
+    st_seal(&b1, log, &s);
+    set_trap(ST_OPEN, name, 0, claim_and_drop);
+    KT_EQ(open_rc(), KC_E_DEPOSED);
+    KT_FALSE(trap.armed);
+    end();
+}
+
 static void a_damaged_file_is_read_around(void)
 {
     begin();
@@ -289,5 +318,6 @@ static void many_takeovers_share_a_look(void)
 
 KT_MAIN("graves", KT(nobody_opens_once_the_tombstone_stands), KT(a_takeover_sees_the_tombstone_too),
         KT(a_log_whose_topic_was_deleted_is_not_claimed_again), KT(a_look_that_fails_opens_nothing),
-        KT(an_absent_file_ends_the_takeover), KT(a_damaged_file_is_read_around),
-        KT(meta_that_was_written_behind_a_removal_is_taken_back), KT(many_takeovers_share_a_look))
+        KT(an_absent_file_ends_the_takeover), KT(who_is_deposed_calls_nothing_corrupt),
+        KT(a_damaged_file_is_read_around), KT(meta_that_was_written_behind_a_removal_is_taken_back),
+        KT(many_takeovers_share_a_look))

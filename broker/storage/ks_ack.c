@@ -74,16 +74,19 @@ static bool note(struct ks_log *log, const struct ks_entry *entry)
     struct ks_state *st = &log->st;
     if (st->segs[st->n_segs - 1].file != entry->file) {
         struct ks_file *file = ks_file_ref(entry->file); /* a ROLL came before it */
+        ks_ckpt_finished(log);
         if (ks_state_add_seg(st, file, entry->base, log->epoch)) {
             ks_file_unref(file);
             return false;
         }
+        ks_index_recount(log);
     }
     struct ks_batch b;
     for (size_t at = 0; at < entry->data.len && ks_batch_parse(entry->data.ptr + at, &b);
          at += b.size) {
         ks_state_note(st, &b, entry->pos + at);
     }
+    ks_ckpt_noted(log, entry);
     return true;
 }
 
@@ -103,6 +106,7 @@ static void ack_append(struct ks_entry *entry)
     }
     if (entry->error == KS_K_STORAGE_ERROR && log->state == KS_OPEN) {
         log->state = KS_SUSPENDED;
+        ks_ckpt_forget(log);
         ks_cache_drop(log); /* what follows the high watermark is not part of the log */
         log->end = log->st.end;
     }
@@ -131,7 +135,9 @@ static void let_go_sealed(struct ks_log *log)
     ks_log_stop(log);
     log->closed = true;
     log->watch = NULL;
+    ks_ckpt_forget(log);
     ks_cache_drop(log);
+    ks_index_leave(log);
     kc_list_del(&log->in_shard);
 }
 
@@ -160,6 +166,9 @@ static void after_seal(struct ks_entry *entry)
     m->msg.fn = on_seal;
     m->entry = entry;
     m->end = entry->end;
+    if (entry->rc == 0) {
+        ks_ckpt_sealed(entry->log);
+    }
     let_go_sealed(entry->log);
     rt_post(entry->seal_loop, &m->msg);
 }
@@ -199,6 +208,8 @@ static bool deliver(struct ks_entry *entry)
         ks_trim_done(entry);
         break;
     case KS_E_FLUSH:
+        ks_ckpt_noted(entry->log, entry);
+        break;
     case KS_E_CLOSE:
     case KS_E_RETRY:
         break;

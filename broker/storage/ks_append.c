@@ -69,7 +69,8 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
         p += c.last.size;
         left -= c.last.size;
     } while (left > 0);
-    if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms)) {
+    if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms) ||
+        (!rules.from_client && ks_aborts_reserve(&log->st.aborts, c.batches))) {
         c.verdict.error = KS_K_STORAGE_ERROR;
     }
     return c;
@@ -85,7 +86,7 @@ static void place_one(struct ks_log *log, uint8_t *p, struct checked *c, struct 
     }
     ks_batch_place(p, offset, log->epoch);
     b->base = offset;
-    int rc = ks_prods_apply(&log->st.prods, b, now);
+    int rc = ks_state_produced(&log->st, b, ks_batch_marker(p, b), now);
     KC_ASSERT(rc == 0); /* check() made room */
     c->first_ts = offset == log->end ? b->max_ts : c->first_ts;
     c->max_ts = KC_MAX(c->max_ts, b->max_ts);
@@ -178,5 +179,6 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
     entry->first_ts = c.first_ts;
     entry->max_ts = c.max_ts;
     log->end = entry->end;
+    ks_ckpt_appended(log, entry->data.len);
     enqueue(log, entry, args);
 }

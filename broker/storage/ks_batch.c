@@ -72,6 +72,24 @@ static bool varint(const uint8_t **p, const uint8_t *end, int64_t *ret)
     return false;
 }
 
+enum ks_marker ks_batch_marker(const uint8_t *p, const struct ks_batch *b)
+{
+    const uint8_t *at = p + KS_BATCH_HEADER, *end = p + b->size;
+    int64_t len, ts_delta, offset_delta, key_len;
+    if (!(b->attrs & KS_ATTR_CONTROL) || (b->attrs & KS_ATTR_CODEC) || !varint(&at, end, &len) ||
+        len < 1 || len > end - at) {
+        return KS_MARK_NONE;
+    }
+    end = at + len;
+    at++; /* attributes of the record */
+    if (!varint(&at, end, &ts_delta) || !varint(&at, end, &offset_delta) ||
+        !varint(&at, end, &key_len) || key_len < 4 || key_len > end - at) {
+        return KS_MARK_NONE;
+    }
+    uint16_t type = ks_get16(at + 2); /* behind the key's version */
+    return type == KS_MARK_ABORT || type == KS_MARK_COMMIT ? (enum ks_marker)type : KS_MARK_NONE;
+}
+
 void ks_records_begin(struct ks_record_iter *it, const uint8_t *p, const struct ks_batch *b)
 {
     *it = (struct ks_record_iter){

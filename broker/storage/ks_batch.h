@@ -50,6 +50,10 @@ void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch);
 /* Writes max timestamp, sets the timestamp type if append_time, and the CRC anew. */
 void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts);
 
+/* What a control batch says: the key of its first record (KIP-98). p holds b->size bytes. */
+enum ks_marker { KS_MARK_NONE = -1, KS_MARK_ABORT = 0, KS_MARK_COMMIT = 1 };
+enum ks_marker ks_batch_marker(const uint8_t *p, const struct ks_batch *b);
+
 /* A record inside an uncompressed batch. */
 struct ks_record {
     int64_t offset_delta;

@@ -13,8 +13,15 @@
 #include "storage/ks_probe.h"
 #include "storage/ks_scan.h"
 
-enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8, RECOVER_THREADS = 4 };
+enum {
+    SCAN_THREADS = 16,
+    READ_THREADS = 4,
+    SYNC_THREADS = 8,
+    RECOVER_THREADS = 4,
+    HINT_THREADS = 2
+};
 #define CACHE_BYTES (64LL * 1024 * 1024)
+#define INDEX_BYTES (64LL * 1024 * 1024)
 
 /* ---- incarnations ---- */
 
@@ -282,6 +289,7 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
     e->sync =
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
     e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
+    e->hint = rt_pool_new("ks-hint", HINT_THREADS);
     int rc = ks_commit_start(e);
     if (rc) {
         return rc;
@@ -311,6 +319,8 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->unconfirmed = KS_UNCONFIRMED_MAX;
     atomic_init(&e->retention_check_ms, 10000);
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
+    e->checkpoint_bytes = opts->checkpoint_bytes > 0 ? opts->checkpoint_bytes : KS_CKPT_BYTES;
+    e->index_bytes = INDEX_BYTES;
     ks_fds_init(&e->fds, KS_IDLE_FILES);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->p_lock, NULL);
@@ -328,6 +338,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
         rt_pool_free(e->read);
         rt_pool_free(e->sync);
         rt_pool_free(e->recover);
+        rt_pool_free(e->hint);
     }
     if (rc) {
         ks_engine_unref(e);
@@ -381,6 +392,10 @@ void ks_engine_close(struct ks_engine *e)
     ks_commit_stop(e);
     rt_pool_free(e->sync);
     pthread_mutex_lock(&e->p_lock);
+    e->hint_gone = true;
+    pthread_mutex_unlock(&e->p_lock);
+    rt_pool_free(e->hint); /* ends what was queued: the snapshots of a planned stop */
+    pthread_mutex_lock(&e->p_lock);
     e->pools_gone = true;
     pthread_mutex_unlock(&e->p_lock);
     rt_pool_free(e->read);
@@ -388,6 +403,14 @@ void ks_engine_close(struct ks_engine *e)
 }
 
 /* ---- numbers ---- */
+
+void ks_engine_note_open(struct ks_engine *e, uint64_t bytes)
+{
+    uint64_t max = atomic_load(&e->m_open_read_max);
+    atomic_fetch_add(&e->m_open_read, bytes);
+    while (bytes > max && !atomic_compare_exchange_weak(&e->m_open_read_max, &max, bytes)) {
+    }
+}
 
 int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms)
 {
@@ -413,5 +436,8 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .cache_misses = atomic_load(&e->m_misses),
         .open_logs = (uint64_t)KC_MAX(atomic_load(&e->n_logs), (int64_t)0),
         .errors = atomic_load(&e->m_errors),
+        .checkpoints = atomic_load(&e->m_ckpts),
+        .open_read_bytes = atomic_load(&e->m_open_read),
+        .open_read_max = atomic_load(&e->m_open_read_max),
     };
 }

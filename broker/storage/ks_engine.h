@@ -31,6 +31,7 @@ struct ks_opts {
     int32_t commit_threads; /* 0 = default */
     int32_t read_threads; /* 0 = default */
     int64_t cache_bytes; /* recent batches kept in memory, all partitions; 0 = default */
+    int64_t checkpoint_bytes; /* appended bytes between two snapshots of a log; 0 = default */
     struct rt_loop *loop; /* control loop: fenced */
     ks_fenced_fn on_fenced;
     void *ctx;
@@ -55,6 +56,8 @@ int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms);
 struct ks_metrics {
     uint64_t appended_bytes, commits, fsyncs, fence_checks, zombie_bytes, read_bytes, cache_hits,
         cache_misses, open_logs, errors;
+    uint64_t checkpoints; /* snapshots and indexes written */
+    uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
 };
 void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret); /* [any] */
 
@@ -218,6 +221,14 @@ struct ks_delete {
     void (*done)(struct ks_delete *d, int16_t error, int64_t log_start);
 };
 void ks_log_delete_records(struct ks_log *log, struct ks_delete *d);
+
+/* Aborted transactions that overlap [from, to), in the order of their markers: what a read_committed
+ * consumer leaves out. Copies up to cap, returns how many there are. [owner] */
+struct ks_aborted {
+    int64_t producer_id, first_offset;
+};
+int32_t ks_log_aborted(const struct ks_log *log, int64_t from, int64_t to, struct ks_aborted *ret,
+                       int32_t cap);
 
 struct ks_producer {
     int64_t producer_id;

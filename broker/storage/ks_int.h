@@ -17,6 +17,7 @@
 #include "base/kc_list.h"
 #include "base/kc_map.h"
 #include "rt/rt_pool.h"
+#include "storage/ks_ckpt.h"
 #include "storage/ks_engine.h"
 #include "storage/ks_state.h"
 #include "storage/ks_vol.h"
@@ -70,6 +71,7 @@ struct ks_entry {
     int16_t error;
     uint64_t pos;
     struct ks_file *file; /* referenced */
+    bool synced; /* a sync covers it and all before it */
     /* KS_E_SEAL */
     struct rt_loop *seal_loop;
     ks_seal_done seal_done;
@@ -105,6 +107,7 @@ struct ks_shard {
     struct kc_list chunks; /* struct ks_chunk.in_shard */
     struct kc_list logs; /* struct ks_log.in_shard */
     int64_t bytes;
+    int64_t marks_bytes; /* indexes of finished segments */
 };
 
 struct ks_chunk {
@@ -156,6 +159,8 @@ struct ks_log {
     struct ks_entry *pend_head, *pend_tail;
     struct kc_list chunks; /* struct ks_chunk.in_log, oldest first */
     struct kc_list reads; /* struct ks_read_req.in_log: under way */
+    struct ks_ckpt ckpt;
+    int64_t marks_bytes; /* of finished segments, as counted in the shard */
     struct ks_cursor cursors[KS_CURSORS];
     uint32_t next_cursor;
     ks_watch_fn watch;
@@ -245,8 +250,8 @@ struct ks_engine {
     ks_fenced_fn on_fenced;
     void *ctx;
     int32_t broker_id;
-    int64_t cache_bytes;
-    struct rt_pool *scan, *read, *sync, *recover;
+    int64_t cache_bytes, checkpoint_bytes, index_bytes;
+    struct rt_pool *scan, *read, *sync, *recover, *hint;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
     pthread_cond_t log_gone;
@@ -259,7 +264,7 @@ struct ks_engine {
     struct ks_graves graves;
 
     pthread_mutex_t p_lock; /* guards what follows */
-    bool pools_gone, recover_gone;
+    bool pools_gone, recover_gone, hint_gone;
 
     pthread_t commit_thread;
     pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
@@ -281,7 +286,7 @@ struct ks_engine {
     _Atomic int64_t retention_check_ms;
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
-        m_errors;
+        m_errors, m_ckpts, m_open_read, m_open_read_max;
 };
 
 struct ks_key {
@@ -306,6 +311,8 @@ bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc);
 void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
 /* The log leaves the map: its partition may be opened again. */
 void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
+/* Counts what a takeover read. */
+void ks_engine_note_open(struct ks_engine *e, uint64_t bytes);
 
 /* ks_graves.c */
 int ks_ids_list(struct ks_fs *fs, const char *dir, struct ks_ids *ret, struct kc_err *err);
@@ -371,6 +378,14 @@ struct kc_slice ks_cache_add(struct ks_log *log, struct kc_slice in, int64_t bas
 bool ks_cache_read(struct ks_log *log, const struct ks_read_args *args, struct ks_read_result *ret);
 void ks_cache_drop(struct ks_log *log);
 
+/* ks_index.c: owner loop */
+/* Adds the log's indexes of finished segments to the shard's account, and makes room if it is full:
+ * after every change of the segments. */
+void ks_index_recount(struct ks_log *log);
+void ks_index_leave(struct ks_log *log); /* before it leaves the shard */
+/* Has the index of segment i loaded, or made, on the read pool. */
+void ks_index_want(struct ks_log *log, uint32_t i);
+
 /* ks_read.c: fails every read and lookup under way; owner loop */
 void ks_reads_cancel(struct ks_log *log, int16_t error);
 
@@ -388,6 +403,7 @@ struct ks_takeover {
     struct ks_file *file; /* our first data file, made before the claim */
     bool file_named; /* a record names it, or may do so */
     int32_t epoch; /* ours, once claimed */
+    uint64_t scanned; /* bytes read to find where epochs end */
     int32_t blocker_broker;
     struct kc_uuid blocker;
 };

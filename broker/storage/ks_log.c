@@ -17,6 +17,7 @@ void ks_log_unref(struct ks_log *log)
     if (log && atomic_fetch_sub_explicit(&log->refs, 1, memory_order_acq_rel) == 1) {
         KC_ASSERT(kc_list_empty(&log->chunks) && kc_list_empty(&log->reads) && !log->pend_head);
         ks_state_fini(&log->st);
+        ks_ckpt_fini(&log->ckpt);
         ks_file_unref(log->c_file);
         ks_inc_unref(log->inc);
         struct ks_engine *e = log->e;
@@ -97,6 +98,8 @@ int ks_log_install_upper(struct ks_log *log, struct ks_takeover *t)
     log->epoch = t->epoch;
     log->end = log->st.end;
     log->state = KS_OPEN;
+    ks_ckpt_opened(log, &t->build);
+    ks_index_recount(log);
     return 0;
 }
 
@@ -137,6 +140,7 @@ static void on_own(struct rt_msg *msg)
     struct ks_log *log = m->log;
     if (!log->closed) {
         kc_list_add_tail(&log->shard->logs, &log->in_shard);
+        ks_index_recount(log);
         if (atomic_load(&log->inc->fenced)) {
             ks_log_stop(log); /* fenced between open and here: nobody else will tell */
         }
@@ -221,13 +225,36 @@ void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int
         return;
     }
     /* The largest epoch <= the asked one, and where the next one starts. */
-    for (uint32_t i = 0; i < st->n_epochs; i++) {
-        if (st->epochs[i].epoch > epoch) {
-            *ret_epoch = i ? st->epochs[i - 1].epoch : epoch;
-            *ret_end = st->epochs[i].start;
-            return;
+    uint32_t lo = 0, hi = st->n_epochs;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (st->epochs[mid].epoch > epoch) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
         }
     }
+    if (lo < st->n_epochs) {
+        *ret_epoch = lo ? st->epochs[lo - 1].epoch : epoch;
+        *ret_end = st->epochs[lo].start;
+    }
+}
+
+int32_t ks_log_aborted(const struct ks_log *log, int64_t from, int64_t to, struct ks_aborted *ret,
+                       int32_t cap)
+{
+    struct ks_abort some[64];
+    const struct ks_aborts *a = &log->st.aborts;
+    uint32_t want = (uint32_t)KC_MAX(cap, 0);
+    struct ks_abort *v = want <= KC_ARRAY_LEN(some) ? some : kc_alloc(want * sizeof(*v));
+    uint32_t n = ks_aborts_find(a, from, to, v, want);
+    for (uint32_t i = 0; i < KC_MIN(n, want); i++) {
+        ret[i] = (struct ks_aborted){.producer_id = v[i].producer_id, .first_offset = v[i].first};
+    }
+    if (v != some) {
+        kc_free(v);
+    }
+    return (int32_t)n;
 }
 
 int32_t ks_log_producers(struct ks_log *log, struct ks_producer *ret, int32_t cap)
@@ -261,8 +288,10 @@ static void let_go(struct ks_log *log, int16_t error)
     ks_fail_appends(log, error);
     ks_deletes_fail(log, error);
     ks_reads_cancel(log, error);
+    ks_ckpt_forget(log);
     if (log->shard) {
         ks_cache_drop(log);
+        ks_index_leave(log);
         kc_list_del(&log->in_shard);
     }
 }

@@ -78,6 +78,16 @@ int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
     return KS_K_NONE;
 }
 
+static bool silent(const struct ks_prod_entry *e, int64_t now, int64_t for_ms)
+{
+    return e->txn_first < 0 && now - KC_MAX(e->last_ts, (int64_t)0) > for_ms;
+}
+
+bool ks_prod_expired(const struct ks_prod_entry *e, int64_t now_wall_ms)
+{
+    return silent(e, now_wall_ms, KS_PROD_EXPIRE_MS);
+}
+
 /* Moves what is younger than expire_ms, or in a transaction, into a table of n_slots places. */
 static int rehash(struct ks_prods *t, uint32_t n_slots, int64_t now, int64_t expire_ms)
 {
@@ -91,7 +101,7 @@ static int rehash(struct ks_prods *t, uint32_t n_slots, int64_t now, int64_t exp
     uint32_t len = 0;
     for (uint32_t i = 0; i < t->n_slots; i++) {
         const struct ks_prod_entry *e = &t->slots[i];
-        if (e->producer_id >= 0 && (e->txn_first >= 0 || now - e->last_ts <= expire_ms)) {
+        if (e->producer_id >= 0 && !silent(e, now, expire_ms)) {
             *place(slots, n_slots, e->producer_id) = *e;
             len++;
         }
@@ -184,4 +194,38 @@ int64_t ks_prods_first_open(const struct ks_prods *t)
         }
     }
     return first;
+}
+
+int ks_prods_put(struct ks_prods *t, const struct ks_prod_entry *entry)
+{
+    int rc = ks_prods_reserve(t, 1, entry->last_ts);
+    if (rc) {
+        return rc;
+    }
+    struct ks_prod_entry *e = place(t->slots, t->n_slots, entry->producer_id);
+    t->len += e->producer_id < 0;
+    t->open_txns -= e->producer_id >= 0 && e->txn_first >= 0;
+    t->open_txns += entry->txn_first >= 0;
+    *e = *entry;
+    return 0;
+}
+
+int ks_prods_copy(struct ks_prods *dst, const struct ks_prods *src)
+{
+    *dst = *src;
+    dst->slots = src->n_slots ? kc_try_alloc(src->n_slots * sizeof(*src->slots)) : NULL;
+    if (src->n_slots && !dst->slots) {
+        ks_prods_init(dst);
+        return -ENOMEM;
+    }
+    if (src->n_slots) {
+        memcpy(dst->slots, src->slots, src->n_slots * sizeof(*src->slots));
+    }
+    return 0;
+}
+
+int64_t ks_prods_txn_first(const struct ks_prods *t, int64_t producer_id)
+{
+    const struct ks_prod_entry *e = producer_id >= 0 ? find(t, producer_id) : NULL;
+    return e ? e->txn_first : -1;
 }

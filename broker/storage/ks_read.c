@@ -10,7 +10,7 @@
 
 enum { READ_MAX = 16 * 1024 * 1024 };
 
-struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, struct ks_mark from)
+struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from)
 {
     struct ks_read_req *r = kc_try_zalloc(1, sizeof(*r));
     if (r) {
@@ -20,6 +20,12 @@ struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, st
         r->seg_end = KC_MIN(seg->end, seg->damaged_from);
         r->seg_len = seg->len;
         r->epoch = seg->epoch;
+        r->want_index =
+            !seg->indexed && !seg->loading; /* one at a time: others walk from the start */
+        seg->loading = seg->loading || r->want_index;
+        r->index = *seg;
+        r->index.marks = NULL;
+        r->index.n_marks = r->index.marks_room = 0;
         kc_list_add_tail(&log->reads, &r->in_log);
     }
     return r;
@@ -30,6 +36,7 @@ static void req_free(struct ks_read_req *r)
     for (int32_t i = 0; i < r->result.n_slices; i++) {
         kc_buf_unref(r->result.slices[i].buf);
     }
+    kc_free(r->index.marks);
     ks_file_unref(r->file);
     ks_log_unref(r->log);
     kc_free(r);
@@ -40,6 +47,9 @@ static void on_done(struct rt_msg *msg)
     struct ks_read_req *r = KC_CONTAINER_OF(msg, struct ks_read_req, msg);
     if (!r->cancelled) {
         kc_list_del(&r->in_log);
+        if (r->want_index) {
+            ks_index_install(r);
+        }
         r->finish(r);
     }
     req_free(r);
@@ -162,16 +172,29 @@ static int16_t read_file(struct ks_read_req *r)
     return 0;
 }
 
+int ks_read_pin(struct ks_read_req *r)
+{
+    int fd = ks_file_acquire(r->file);
+    r->missing = fd == -ENOENT || fd == -ESTALE;
+    if (fd >= 0 && r->want_index && ks_index_load(r) == 0) {
+        r->seg_end = KC_MIN(r->seg_end, r->index.damaged_from);
+    }
+    return fd;
+}
+
 static void run_read(struct ks_read_req *r)
 {
     r->result.next_offset = r->args.offset;
-    if (ks_file_acquire(r->file) < 0) {
+    if (ks_read_pin(r) < 0) {
         r->result.error = KS_K_STORAGE_ERROR;
         return;
     }
     r->result.error = read_file(r);
     ks_file_release(r->file);
 }
+
+/* Another file may hold the offset now (compaction). */
+static bool read_again(struct ks_read_req *r);
 
 static void finish_read(struct ks_read_req *r)
 {
@@ -182,6 +205,8 @@ static void finish_read(struct ks_read_req *r)
     }
     if (r->result.error && r->args.offset < log->st.start) {
         r->result.error = KS_K_OFFSET_OUT_OF_RANGE; /* trimmed away meanwhile */
+    } else if (r->missing && !r->again && read_again(r)) {
+        return;
     }
     struct ks_read_result result = r->result;
     r->result.n_slices = 0; /* the references are the receiver's */
@@ -209,12 +234,42 @@ static struct ks_mark nearest(const struct ks_log *log, const struct ks_seg *seg
     return m;
 }
 
+static bool start(struct ks_log *log, struct ks_seg *seg, const struct ks_read_args *args,
+                  ks_read_done done, void *ctx)
+{
+    struct ks_read_req *r = ks_read_new(log, seg, nearest(log, seg, args->offset));
+    if (!r) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
+    r->args = *args;
+    r->done = done;
+    r->ctx = ctx;
+    r->run = run_read;
+    r->finish = finish_read;
+    r->fail = fail_read;
+    ks_read_post(r);
+    return true;
+}
+
+static bool read_again(struct ks_read_req *r)
+{
+    struct ks_log *log = r->log;
+    struct ks_seg *seg = ks_state_seg(&log->st, r->args.offset);
+    if (!seg || log->state == KS_STOPPED || ks_file_eq(seg->file->id, r->file->id) ||
+        r->args.offset >= seg->damaged_from || !start(log, seg, &r->args, r->done, r->ctx)) {
+        return false;
+    }
+    KC_LIST_ENTRY(log->reads.prev, struct ks_read_req, in_log)->again = true;
+    return true;
+}
+
 bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx)
 {
     struct ks_read_result now = {.next_offset = args->offset};
     struct ks_read_args a = *args;
     a.limit_offset = KC_MIN(a.limit_offset, log->st.end);
-    const struct ks_seg *seg = NULL;
+    struct ks_seg *seg = NULL;
     if (log->state == KS_STOPPED || log->closed) {
         now.error = KS_K_NOT_LEADER;
     } else if (a.offset < log->st.start || a.offset > KC_MAX(log->end, log->st.end)) {
@@ -228,22 +283,10 @@ bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_do
         now.error = !seg || a.offset >= seg->damaged_from ? KS_K_STORAGE_ERROR : 0;
         seg = now.error ? NULL : seg;
     }
-    struct ks_read_req *r = NULL;
-    if (seg) {
-        atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
-        r = ks_read_new(log, seg, nearest(log, seg, a.offset));
-        now.error = r ? 0 : KS_K_STORAGE_ERROR;
-    }
-    if (!r) {
+    bool posted = seg && start(log, seg, &a, done, ctx);
+    if (!posted) {
+        now.error = seg ? KS_K_STORAGE_ERROR : now.error;
         done(ctx, &now);
-        return true;
     }
-    r->args = a;
-    r->done = done;
-    r->ctx = ctx;
-    r->run = run_read;
-    r->finish = finish_read;
-    r->fail = fail_read;
-    ks_read_post(r);
-    return false;
+    return !posted;
 }

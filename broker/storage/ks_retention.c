@@ -9,7 +9,7 @@
 #include "base/kc_mem.h"
 
 /* The offset that retention asks for as log start; *ret_all: even the active file is due. */
-static int64_t due(const struct ks_log *log, int64_t now, bool *ret_all)
+static int64_t due(struct ks_log *log, int64_t now, bool *ret_all)
 {
     const struct ks_state *st = &log->st;
     const struct ks_log_config *cfg = &log->cfg;
@@ -18,6 +18,10 @@ static int64_t due(const struct ks_log *log, int64_t now, bool *ret_all)
     *ret_all = false;
     for (uint32_t i = 0; i < st->n_segs && !cfg->compact_only; i++) {
         const struct ks_seg *s = &st->segs[i];
+        if (!s->ts_known && cfg->retention_ms >= 0) {
+            ks_index_want(log, i); /* its timestamps are not known yet */
+            break;
+        }
         bool old = cfg->retention_ms >= 0 && s->max_ts >= 0 && now - s->max_ts > cfg->retention_ms;
         bool large = cfg->retention_bytes >= 0 && bytes - s->len >= (uint64_t)cfg->retention_bytes;
         if (s->len == 0 || (!old && !large)) {
@@ -38,7 +42,7 @@ static void consider(struct ks_log *log, int64_t now)
     bool all;
     int64_t start = due(log, now, &all);
     struct ks_trim *tr = ks_trim_new(log, start, all && start == log->end);
-    if (tr->n) {
+    if (tr->n && ks_ckpt_covers(log, start)) {
         ks_trim_start(log, tr);
     } else {
         kc_free(tr);

@@ -14,6 +14,7 @@ struct window {
     uint8_t *buf;
     uint64_t pos;
     size_t len;
+    uint64_t read;
 };
 
 /* Bytes at pos: at least one; *ret_n how many. NULL with *ret_n == 0 at the end. */
@@ -37,6 +38,7 @@ static const uint8_t *at(struct window *w, uint64_t pos, size_t want, size_t *re
     }
     w->pos = pos;
     w->len = *ret_n = (size_t)n;
+    w->read += (uint64_t)n;
     return n ? w->buf : NULL;
 }
 
@@ -95,6 +97,7 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
             s->last_crc = b.crc;
         }
     }
+    s->read += w.read;
     kc_free(w.buf);
     return rc;
 }

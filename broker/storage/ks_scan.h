@@ -25,6 +25,7 @@ struct ks_scan {
     /* in: where to start; out: behind the last valid batch */
     uint64_t pos;
     int64_t next;
+    uint64_t read; /* bytes read so far */
     uint32_t last_crc; /* CRC field of the last batch walked; unchanged if there is none */
 };
 
@@ -47,6 +48,15 @@ struct ks_epoch_scan {
     const struct ks_epoch *epoch;
     uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX */
     int64_t limit; /* offsets from here on do not count; INT64_MAX = none */
+    /* Where to start: a snapshot of the epoch's owner. It was written only after everything before
+     * that position was synced and acknowledged, so that much is whole, durable, and part of the
+     * epoch whatever else is found (ADR 14). NULL: at the epoch's base. */
+    const struct ks_scan_start {
+        struct ks_file_id file;
+        uint64_t pos;
+        int64_t next;
+        uint32_t crc; /* of the batch before it; 0 = none */
+    } * from;
     /* out: the longest valid prefix of the epoch's files */
     int fd; /* of `file`, which the caller closes; -1 = none */
     struct ks_file_id file;
@@ -58,6 +68,7 @@ struct ks_epoch_scan {
     uint64_t tail_pos;
     int64_t tail_base;
     uint32_t tail_crc;
+    uint64_t read; /* bytes read */
 };
 
 /* Base and files are the chain's. KC_E_CORRUPT: a file that the chain names is gone. */

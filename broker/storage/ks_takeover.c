@@ -22,6 +22,7 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log)
     *t = (struct ks_takeover){.log = log, .epoch = -1, .blocker_broker = KP_NO_BROKER};
     ks_chain_init(&t->chain);
     ks_build_init(&t->build, &log->e->fs, &log->e->fds, &log->topic, log->partition);
+    t->build.hint_worth = (uint64_t)log->e->checkpoint_bytes / KS_CKPT_WORTH_SHARE;
 }
 
 struct leftover {
@@ -195,6 +196,39 @@ static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool for
     return rc ? kc_fail(err, rc, "copy of a tail: %s", kc_strerror(rc)) : 0;
 }
 
+/* Where the scan of an epoch may start: a snapshot that its owner wrote in it. Looked for after the
+ * fence, and only if there is something to save. */
+static bool scan_start(struct ks_takeover *t, const struct ks_epoch *e, struct ks_scan_start *ret)
+{
+    struct ks_log *log = t->log;
+    struct ks_fs *fs = &log->e->fs;
+    struct ks_snaps snaps;
+    struct ks_hint h;
+    uint32_t end, first = ks_chain_files(&t->chain, e, &end);
+    if (end - first == 1) {
+        char path[KS_PATH_MAX];
+        struct ks_stat st = {0};
+        ks_path_file(path, &log->topic, log->partition, t->chain.files[first].id);
+        int fd = ks_fs_open(fs, path, KS_HANDLE);
+        int rc = fd < 0 ? fd : ks_fs_stat(fs, fd, &st);
+        if (fd >= 0) {
+            ks_fs_close(fs, fd);
+        }
+        if (rc || st.size < t->build.hint_worth) {
+            return false;
+        }
+    }
+    if (ks_snaps_list(fs, &log->topic, log->partition, &snaps) ||
+        ks_snap_newest(fs, &t->chain, &log->topic, log->partition, &snaps, &h, &t->scanned)) {
+        return false;
+    }
+    bool found = h.seg.epoch == e->epoch;
+    *ret = (struct ks_scan_start){
+        .file = h.file, .pos = h.seg.len, .next = h.seg.end, .crc = h.seg.last_crc};
+    ks_hint_fini(&h);
+    return found;
+}
+
 /* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
 static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t limit,
                       bool force_copy, struct ks_rec *ret, struct kc_err *err)
@@ -207,7 +241,10 @@ static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t l
                               .epoch = e,
                               .unconfirmed = eng->unconfirmed,
                               .limit = limit};
+    struct ks_scan_start from;
+    s.from = scan_start(t, e, &from) ? &from : NULL;
     int rc = ks_epoch_scan(&s, err);
+    t->scanned += s.read;
     if (!rc) {
         rc = rescue(t, &s, force_copy, ret, err);
         ks_fs_close(&eng->fs, s.fd);
@@ -358,6 +395,7 @@ static int claim_and_seal(struct ks_takeover *t, struct kc_err *err)
     if (!rc && (rc = sync_part(t))) {
         kc_fail(err, rc, "directory: %s", kc_strerror(rc));
     }
+    t->build.own_epoch = t->epoch;
     return rc ? rc : ks_build_run(&t->build, &t->chain, err);
 }
 
@@ -384,6 +422,7 @@ int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
     }
     if (!rc) {
         atomic_fetch_add(&t->log->e->m_zombie, t->build.zombie_bytes);
+        ks_engine_note_open(t->log->e, t->build.read_bytes + t->scanned);
     }
     return rc;
 }

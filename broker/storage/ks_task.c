@@ -302,6 +302,7 @@ static void run_appends(struct ks_task *t)
         take_run(t, false);
     }
     for (struct ks_entry *e = t->taken; e; e = e->next) {
+        e->synced = !log->c_unsynced;
         e->error = log->c_failed              ? log->c_error
                    : e->epoch != log->c_epoch ? KS_K_STORAGE_ERROR
                                               : KS_K_NONE;
@@ -427,6 +428,7 @@ void ks_task_run(struct ks_task *t)
         break;
     case KS_E_FLUSH:
         flush(log);
+        head->synced = !log->c_unsynced;
         break;
     case KS_E_RECOVERED:
         recovered(log, head);

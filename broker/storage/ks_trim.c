@@ -49,6 +49,8 @@ static void start_deletes(struct ks_log *log)
     for (const struct ks_delete *d = log->deletes; d; d = d->next) {
         start = KC_MAX(start, d->offset);
     }
+    /* For the producers; an order to delete does not wait for it. */
+    (void)ks_ckpt_covers(log, start);
     ks_trim_start(log, ks_trim_new(log, start, false));
 }
 
@@ -108,6 +110,7 @@ static void remove_files(struct rt_work *w)
         char path[KS_PATH_MAX];
         ks_path_file(path, &r->log->topic, r->log->partition, r->files[i]);
         ks_fs_unlink(&r->log->e->fs, path); /* what stays behind only costs room */
+        ks_idx_remove(&r->log->e->fs, &r->log->topic, r->log->partition, r->files[i]);
     }
     ks_log_unref(r->log);
     kc_free(r);
@@ -147,6 +150,7 @@ void ks_trim_done(struct ks_entry *entry)
     log->trimming = false;
     if (!entry->rc && !entry->error) { /* a fenced incarnation touches nothing any more */
         forget(log, entry);
+        ks_index_recount(log);
         remove_later(log, entry->trim);
     }
     int16_t error = entry->error                ? entry->error

@@ -64,6 +64,7 @@ void ss_broker_start(struct ss_broker *b, int node, int id, bool auditor)
         return;
     }
     b->e->unconfirmed = ss_shared.unconfirmed;
+    b->e->checkpoint_bytes = ss_shared.checkpoint_bytes;
     b->up = true;
     ss_broker_register(b);
     ss_client_faults(b->client, !auditor);

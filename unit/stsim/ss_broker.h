@@ -38,6 +38,7 @@ struct ss_shared {
     uint64_t generation, takeovers;
     int64_t segment_bytes, retention_bytes;
     uint64_t unconfirmed; /* bytes of a file, and so of a copy (ADR 10) */
+    int64_t checkpoint_bytes; /* between two snapshots (ADR 14) */
     uint32_t condemn; /* per mille: how often somebody else counts as condemned */
     struct ss_producer { /* idempotent: several batches on their way, in order, to one broker */
         struct ss_sent {

@@ -304,6 +304,7 @@ bool ss_world_run(struct ss_run *run)
     memset(&ss_shared, 0, sizeof(ss_shared));
     ss_shared.topic = kc_uuid_random();
     ss_shared.segment_bytes = ss_chance(500) ? 2000 + (int64_t)ss_below(20000) : 1 << 20;
+    ss_shared.checkpoint_bytes = ss_chance(700) ? 100 + (int64_t)ss_below(4000) : 16 << 20;
     ss_shared.unconfirmed = ss_chance(500) ? 200 + ss_below(3000) : KS_UNCONFIRMED_MAX;
     ss_shared.retention_bytes = ss_chance(400) ? 5000 : -1;
     ss_shared.condemn = ss_chance(700) ? 900 : 200;

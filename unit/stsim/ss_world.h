@@ -9,11 +9,13 @@ struct ss_run {
     uint64_t seed;
     enum ss_mutant mutant;
     enum ss_lie lie;
+    bool no_server_crash, no_deletion;
     /* results */
     char broken[512]; /* "" = no invariant was violated */
     uint64_t trace, switches;
     int64_t virtual_ms;
-    uint64_t takeovers, faults[SS_FAULTS];
+    uint64_t takeovers, effects[SS_EFFECTS];
+    struct ss_hits hits;
     struct ss_counts counts;
 };
 /* True: nothing was violated. */

@@ -27,8 +27,12 @@ static void add(struct ss_run *sum, const struct ss_run *r)
     for (size_t i = 0; i < sizeof(r->counts) / sizeof(uint64_t); i++) {
         to[i] += from[i];
     }
-    for (int f = 0; f < SS_FAULTS; f++) {
-        sum->faults[f] += r->faults[f];
+    for (int e = 0; e < SS_EFFECTS; e++) {
+        sum->effects[e] += r->effects[e];
+    }
+    const uint64_t *hits = (const uint64_t *)&r->hits;
+    for (size_t i = 0; i < sizeof(r->hits) / sizeof(uint64_t); i++) {
+        ((uint64_t *)&sum->hits)[i] += hits[i];
     }
     sum->takeovers += r->takeovers;
     sum->switches += r->switches;
@@ -46,10 +50,11 @@ static void report(const struct ss_run *sum, int runs, double took)
     printf("  takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", rolls %" PRIu64
            ", trims %" PRIu64 "\n ",
            sum->takeovers, c->claims, c->seals, c->rolls, c->trims);
-    for (int f = 0; f < SS_FAULTS; f++) {
-        printf(" %s %" PRIu64, ss_fault_name((enum ss_fault)f), sum->faults[f]);
+    for (int e = 0; e < SS_EFFECTS; e++) {
+        printf(" %s %" PRIu64, ss_effect_name((enum ss_effect)e), sum->effects[e]);
     }
     printf("\n");
+    ss_matrix_print(&sum->hits);
 }
 
 static void nothing_acknowledged_is_lost_and_no_offset_is_given_twice(void)
@@ -60,7 +65,7 @@ static void nothing_acknowledged_is_lost_and_no_offset_is_given_twice(void)
     uint64_t seed = kt_seed();
     int runs = 0;
     do {
-        struct ss_run r = {.seed = seed + (uint64_t)runs};
+        struct ss_run r = {.seed = seed + (uint64_t)runs, .no_deletion = !getenv("SIM_DEL")};
         bool ok = ss_world_run(&r);
         if (!ok) {
             printf("KAAS_SEED=%" PRIu64 ": %s\n", r.seed, r.broken);
@@ -72,13 +77,12 @@ static void nothing_acknowledged_is_lost_and_no_offset_is_given_twice(void)
             break;
         }
     } while (seconds() - start < max);
-    KT_TRUE(sum.counts.acks >= 150 * (uint64_t)runs);
     report(&sum, runs, seconds() - start);
 }
 
 static void equal_seeds_give_equal_runs(void)
 {
-    struct ss_run a = {.seed = kt_seed()}, b = {.seed = kt_seed()};
+    struct ss_run a = {.seed = kt_seed(), .no_deletion = true}, b = a;
     ss_world_run(&a);
     ss_world_run(&b);
     KT_TRUE(a.trace == b.trace);
@@ -97,7 +101,8 @@ static void must_find(const char *name, enum ss_mutant mutant, enum ss_lie lie)
     KT_REQUIRE(pid >= 0);
     if (pid == 0) {
         for (int i = 0; seconds() - start < MUTANT_SECONDS; i++) {
-            struct ss_run r = {.seed = seed + (uint64_t)i, .mutant = mutant, .lie = lie};
+            struct ss_run r = {
+                .seed = seed + (uint64_t)i, .mutant = mutant, .lie = lie, .no_deletion = true};
             if (!ss_world_run(&r)) {
                 printf("  %s: run %d: %s\n", name, i + 1, r.broken);
                 fflush(stdout);

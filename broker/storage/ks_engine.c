@@ -13,10 +13,11 @@
 #include "storage/ks_probe.h"
 #include "storage/ks_scan.h"
 
+/* Takeovers mostly wait for the disk, and syncs that wait together share one commit of its journal. */
 enum {
-    SCAN_THREADS = 16,
+    SCAN_THREADS = 64,
     READ_THREADS = 4,
-    SYNC_THREADS = 8,
+    SYNC_THREADS = 16,
     RECOVER_THREADS = 4,
     HINT_THREADS = 2
 };
@@ -284,7 +285,8 @@ static int probe(struct ks_fs *fs, bool unsafe, struct kc_err *err)
 /* Threads; on failure those that run are stopped by the caller's unref path. */
 static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
 {
-    e->scan = rt_pool_new("ks-scan", SCAN_THREADS);
+    e->scan =
+        rt_pool_new("ks-scan", opts->takeover_threads > 0 ? opts->takeover_threads : SCAN_THREADS);
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
     e->sync =
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
@@ -329,6 +331,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     ks_graves_init(&e->graves);
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
+    kc_map_init(&e->condemned);
     int rc = make_dirs(&e->fs, &why);
     rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
     rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
@@ -368,6 +371,7 @@ void ks_engine_unref(struct ks_engine *e)
     }
     kc_map_fini(&e->logs, NULL);
     kc_map_fini(&e->orphans, kc_free);
+    kc_map_fini(&e->condemned, NULL);
     ks_inc_unref(e->inc);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);

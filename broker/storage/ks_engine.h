@@ -30,6 +30,7 @@ struct ks_opts {
     bool unsafe_storage; /* run on a volume that failed the conformance probe */
     int32_t commit_threads; /* 0 = default */
     int32_t read_threads; /* 0 = default */
+    int32_t takeover_threads; /* takeovers at once; 0 = default */
     int64_t cache_bytes; /* recent batches kept in memory, all partitions; 0 = default */
     int64_t checkpoint_bytes; /* appended bytes between two snapshots of a log; 0 = default */
     struct rt_loop *loop; /* control loop: fenced */

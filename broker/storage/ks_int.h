@@ -253,11 +253,12 @@ struct ks_engine {
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
     struct rt_pool *scan, *read, *sync, *recover, *hint;
 
-    pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
+    pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, shards */
     pthread_cond_t log_gone;
     struct ks_inc *inc;
     struct kc_map logs; /* partition key -> struct ks_log: from opening to the last commit */
     struct kc_map orphans; /* partition key -> struct ks_orphan */
+    struct kc_map condemned; /* incarnations that we have fenced, for ever */
     struct ks_shard *shards;
     int32_t n_shards;
 
@@ -411,9 +412,10 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log);
 void ks_takeover_fini(struct ks_takeover *t);
 int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err);
 int ks_takeover_run(struct ks_takeover *t, struct kc_err *err);
-/* Makes a new, empty, synced data file of our incarnation; the directory is not synced. */
+/* Makes a new, empty data file of our incarnation. Its name is not durable before the directory is
+ * synced, or a later name on a file system that keeps their order (ks_fs_ordered). */
 int ks_data_file_new(struct ks_log *log, struct ks_file **ret);
-/* The same without the sync: its descriptor, or -errno. */
+/* Its descriptor only, or -errno. */
 int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret);
 
 /* ks_recover.c: after an error on a file, a new claim and a new file under the same log. */

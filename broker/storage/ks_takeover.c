@@ -137,6 +137,13 @@ static int may_claim(struct ks_takeover *t, struct kc_err *err)
     return 0;
 }
 
+/* The first data file, before the claim that names it. */
+static int make_file(struct ks_takeover *t)
+{
+    int rc = ks_data_file_new(t->log, &t->file);
+    return rc || ks_fs_ordered(&t->log->e->fs) ? rc : sync_part(t);
+}
+
 /* Steps 1 and 2. KC_E_EXISTS: another claimant or sealer was faster; list again. */
 static int claim(struct ks_takeover *t, struct kc_err *err)
 {
@@ -144,8 +151,7 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
     const struct ks_epoch *last = ks_chain_last(&t->chain);
     int rc = 0;
     if (!t->file) {
-        rc = ks_data_file_new(log, &t->file);
-        rc = rc ? rc : sync_part(t);
+        rc = make_file(t);
     }
     struct ks_rec r = {
         .type = KS_CLAIM,
@@ -189,7 +195,7 @@ static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool for
     int rc = fd < 0 ? fd : ks_tail_copy(s, fd, id, ret);
     int closed = fd < 0 ? 0 : ks_fs_close(fs, fd);
     rc = rc ? rc : closed;
-    rc = rc || !ret->seal.rescued ? rc : sync_part(t);
+    rc = rc || !ret->seal.rescued || ks_fs_ordered(fs) ? rc : sync_part(t);
     if (fd >= 0 && (rc || !ret->seal.rescued)) {
         remove_copy(t, id); /* no record names it */
     }
@@ -284,6 +290,26 @@ static int own_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_re
     return 0;
 }
 
+/* Step 3. A fence is for ever, so the partitions of one dead incarnation need it once. */
+static int fence(struct ks_takeover *t, const struct ks_epoch *e)
+{
+    static char yes;
+    struct ks_engine *eng = t->log->e;
+    pthread_mutex_lock(&eng->lock);
+    bool done = kc_map_get(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b)) != NULL;
+    pthread_mutex_unlock(&eng->lock);
+    if (done) {
+        return 0;
+    }
+    int rc = ks_inc_fence(&eng->fs, e->broker, &e->incarnation);
+    if (!rc) {
+        pthread_mutex_lock(&eng->lock);
+        kc_map_put(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b), &yes);
+        pthread_mutex_unlock(&eng->lock);
+    }
+    return rc;
+}
+
 /* Steps 3 and 4 for one epoch: where does it end? */
 static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
                     struct kc_err *err)
@@ -296,7 +322,7 @@ static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_r
     if (is_ours(t, e)) {
         return own_end(t, e, ret, err);
     }
-    int rc = ks_inc_fence(&t->log->e->fs, e->broker, &e->incarnation);
+    int rc = fence(t, e);
     if (rc) {
         return kc_fail(err, rc, "fence of broker %d: %s", e->broker, kc_strerror(rc));
     }
@@ -354,8 +380,7 @@ int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err)
         ks_build_peek(&t->build, &t->chain);
     }
     if (!rc && !t->file) {
-        rc = ks_data_file_new(t->log, &t->file);
-        rc = rc ? rc : sync_part(t);
+        rc = make_file(t);
         if (rc) {
             return kc_fail(err, rc, "data file: %s", kc_strerror(rc));
         }

@@ -72,15 +72,13 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
     if (fd < 0) {
         return fd;
     }
-    int rc = ks_fs_datasync(&log->e->fs, fd);
-    struct ks_file *f =
-        rc ? NULL : ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
+    struct ks_file *f = ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
     if (!f) {
         char path[KS_PATH_MAX];
         ks_path_file(path, &log->topic, log->partition, id);
         ks_fs_close(&log->e->fs, fd);
         ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
-        return rc ? rc : -ENOMEM;
+        return -ENOMEM;
     }
     *ret = f;
     return 0;
@@ -130,7 +128,7 @@ static int roll(struct ks_log *log)
     struct ks_file *next = NULL;
     int rc = log->c_unsynced ? sync_file(log) : 0;
     rc = rc ? rc : ks_data_file_new(log, &next);
-    rc = rc ? rc : sync_partition(log);
+    rc = rc || ks_fs_ordered(&log->e->fs) ? rc : sync_partition(log);
     if (rc) {
         give_up(log, next);
         return rc;

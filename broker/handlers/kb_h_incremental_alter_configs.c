@@ -69,13 +69,16 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
         kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
         return true;
     }
-    if (op < OP_SET || op > OP_SUBTRACT || (op >= OP_APPEND && def->type != KB_LIST) ||
-        (op != OP_DELETE && !in->value.ptr)) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST, "The operation does not fit the config.");
+    if (op < OP_SET || op > OP_SUBTRACT || (op != OP_DELETE && !in->value.ptr)) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "There is no such operation, or it needs a value.");
+        return true;
+    }
+    if (op >= OP_APPEND && def->type != KB_LIST) {
+        kb_refuse(c, KAFKA_INVALID_CONFIG, "Only lists are appended to and subtracted from.");
         return true;
     }
     out->name = def->name;
-    if (op == OP_DELETE || !topic) {
+    if (op == OP_DELETE || (op != OP_SET && !topic)) {
         return true;
     }
     if (op == OP_SET) {

@@ -13,7 +13,7 @@ struct tick {
 void ks_fail_appends(struct ks_log *log, int16_t error)
 {
     struct ks_append_result r = {
-        .error = error, .base_offset = -1, .append_time_ms = -1, .log_start = log->st.start};
+        .error = error, .base_offset = -1, .append_time_ms = -1, .log_start = -1};
     struct ks_entry *entry = log->pend_head;
     log->pend_head = log->pend_tail = NULL;
     while (entry) {
@@ -117,7 +117,7 @@ static void ack_append(struct ks_entry *entry)
                        : entry->duplicate_base >= 0 ? entry->duplicate_base
                                                     : entry->base,
         .append_time_ms = error ? -1 : entry->append_time_ms,
-        .log_start = log->st.start,
+        .log_start = entry->error ? -1 : log->st.start,
     };
     if (entry->done) {
         entry->done(entry->ctx, &r);

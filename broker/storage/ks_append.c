@@ -3,14 +3,15 @@
 
 #include "base/kc_mem.h"
 
-static void answer(const struct ks_append_args *args, const struct ks_log *log, int16_t error,
-                   const char *message)
+/* log_start: told of what the log refuses, not of what never came to it, as Kafka does. */
+static void answer(const struct ks_append_args *args, int16_t error, const char *message,
+                   int64_t log_start)
 {
     struct ks_append_result r = {
         .error = error,
         .base_offset = -1,
         .append_time_ms = -1,
-        .log_start = log->st.start,
+        .log_start = log_start,
         .message = message,
     };
     args->done(args->ctx, &r);
@@ -34,7 +35,7 @@ static int16_t refused(const struct ks_log *log, const struct ks_append_args *ar
 
 struct checked {
     int64_t records; /* offsets the append takes */
-    int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
+    const struct ks_prod_batch *original; /* the batch is a repeat of that one */
     int16_t refusal; /* of the producer's state */
     uint32_t batches;
     int64_t first_ts, max_ts; /* as placed: of the first batch, and of all */
@@ -45,13 +46,14 @@ struct checked {
 /* Judges every batch of the slice; nothing is changed yet. */
 static struct checked check(struct ks_log *log, const struct ks_append_args *args)
 {
-    struct checked c = {.duplicate_last = -1, .max_ts = -1};
+    struct checked c = {.max_ts = -1};
     struct ks_rules rules = {
         .max_message_bytes = log->cfg.max_message_bytes,
         .segment_bytes = log->cfg.segment_bytes,
         .ts_before_max_ms = log->cfg.timestamp_before_max_ms,
         .ts_after_max_ms = log->cfg.timestamp_after_max_ms,
         .append_time = log->cfg.log_append_time,
+        .compact = log->cfg.compact,
         .from_client = args->origin == KS_FROM_CLIENT,
     };
     const uint8_t *p = args->batches.ptr;
@@ -59,9 +61,9 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
     do {
         c.verdict = ks_batch_judge(p, left, &rules, args->now_wall_ms, &c.last);
         if (!c.verdict.error) {
-            c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.duplicate_last);
+            c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.original);
         }
-        if (c.verdict.error || c.refusal || c.duplicate_last >= 0) {
+        if (c.verdict.error || c.refusal || c.original) {
             return c;
         }
         c.batches++;
@@ -72,6 +74,7 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
     if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms) ||
         (!rules.from_client && ks_aborts_reserve(&log->st.aborts, c.batches))) {
         c.verdict.error = KS_K_STORAGE_ERROR;
+        c.verdict.blind = true;
     }
     return c;
 }
@@ -143,27 +146,31 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
 {
     int16_t error = refused(log, args);
     if (error) {
-        answer(args, log, error, NULL);
+        answer(args, error, NULL, -1);
         return;
     }
     struct checked c = check(log, args);
     if (c.verdict.error || (c.refusal && args->acks == 0)) {
-        answer(args, log, c.verdict.error ? c.verdict.error : c.refusal, c.verdict.message);
+        answer(args, c.verdict.error ? c.verdict.error : c.refusal, c.verdict.message,
+               c.verdict.blind ? -1 : log->st.start);
         return;
     }
     struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
     if (!entry) {
-        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        answer(args, KS_K_STORAGE_ERROR, NULL, -1);
         return;
     }
     entry->base = entry->end = log->end;
     entry->append_time_ms = log->cfg.log_append_time ? args->now_wall_ms : -1;
-    if (c.refusal || c.duplicate_last >= 0) {
+    if (c.refusal || c.original) {
         /* A repeat is acked after its original, so it waits in the same line; so does what is out of
          * sequence: a deposed owner does not know the newest sequences, and a producer that believes
          * its word starts a new epoch and sends again what the real owner may have. */
         entry->refusal = c.refusal;
-        entry->duplicate_base = c.refusal ? -1 : c.duplicate_last - c.last.last_delta;
+        if (c.original) {
+            entry->duplicate_base = c.original->last_offset - c.last.last_delta;
+            entry->append_time_ms = c.original->max_ts;
+        }
         enqueue(log, entry, args);
         return;
     }
@@ -172,7 +179,7 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
     entry->data = ks_cache_add(log, args->batches, entry->base, entry->end, &p);
     if (!entry->data.buf) {
         ks_entry_free(entry);
-        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        answer(args, KS_K_STORAGE_ERROR, NULL, -1);
         return;
     }
     place(log, p, &c, args);

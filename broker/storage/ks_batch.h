@@ -47,7 +47,7 @@ bool ks_batch_parse(const uint8_t *p, struct ks_batch *ret);
 bool ks_batch_crc_ok(const uint8_t *p, const struct ks_batch *b);
 /* Writes base offset and leader epoch (not covered by the CRC). */
 void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch);
-/* Writes max timestamp, sets the timestamp type if append_time, and the CRC anew. */
+/* Writes max timestamp, timestamp type, and the CRC anew. */
 void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts);
 
 /* What a control batch says: the key of its first record (KIP-98). p holds b->size bytes. */
@@ -58,6 +58,7 @@ enum ks_marker ks_batch_marker(const uint8_t *p, const struct ks_batch *b);
 struct ks_record {
     int64_t offset_delta;
     int64_t timestamp;
+    bool keyed;
 };
 struct ks_record_iter {
     const uint8_t *p, *end;
@@ -75,11 +76,13 @@ struct ks_rules {
     int64_t segment_bytes;
     int64_t ts_before_max_ms, ts_after_max_ms; /* < 0 = no bound */
     bool append_time;
+    bool compact; /* every record of a client needs a key */
     bool from_client; /* coordinators may write control batches, several at once */
 };
 struct ks_verdict {
     int16_t error; /* Kafka's code */
     const char *message;
+    bool blind; /* refused before the log was looked at: its start is not told */
     bool stamp; /* max timestamp or type must be rewritten */
     int64_t max_ts;
 };

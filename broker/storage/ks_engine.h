@@ -161,7 +161,7 @@ struct ks_append_result {
     int16_t error;
     int64_t base_offset; /* also for a duplicate: the original one */
     int64_t append_time_ms; /* LogAppendTime, else -1 */
-    int64_t log_start;
+    int64_t log_start; /* -1 with errors that Kafka does not tell it with */
     const char *message; /* static text for record errors, or NULL */
 };
 typedef void (*ks_append_done)(void *ctx, const struct ks_append_result *r);

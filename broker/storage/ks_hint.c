@@ -11,13 +11,13 @@
 #include "storage/ks_bytes.h"
 
 enum {
-    MAGIC = 0x4b484e31 /* "KHN1" */,
+    MAGIC = 0x4b484e32 /* "KHN2" */,
     TYPE_IDX = 1,
     TYPE_SNAP = 2,
     HEAD = 132,
     MARK_LEN = 24,
     FILE_LEN = 32,
-    PROD_LEN = 28 + KS_PROD_WINDOW * 16,
+    PROD_LEN = 28 + KS_PROD_WINDOW * 24,
     ABORT_LEN = 32,
     TAIL = 4
 };
@@ -121,6 +121,7 @@ static void put_prods(struct out *o, const struct ks_prods *t, int64_t now)
             w32(o, (uint32_t)pb->first_seq);
             w32(o, (uint32_t)pb->last_seq);
             w64(o, (uint64_t)pb->last_offset);
+            w64(o, (uint64_t)pb->max_ts);
         }
     }
 }
@@ -253,6 +254,7 @@ static int get_prods(struct in *i, struct ks_hint *h, uint32_t n)
             e.batches[b].first_seq = (int32_t)r32(i);
             e.batches[b].last_seq = (int32_t)r32(i);
             e.batches[b].last_offset = (int64_t)r64(i);
+            e.batches[b].max_ts = (int64_t)r64(i);
         }
         if ((v & 0xffff) > KS_PROD_WINDOW || e.producer_id < 0 || e.txn_first < -1 ||
             e.txn_first >= h->seg.end) {

@@ -216,7 +216,7 @@ void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int
     const struct ks_state *st = &log->st;
     *ret_epoch = -1;
     *ret_end = -1;
-    if (epoch > log->epoch) {
+    if (epoch < 0 || epoch > log->epoch) {
         return; /* unknown to us (KIP-320: UNDEFINED_EPOCH) */
     }
     if (epoch == log->epoch) {

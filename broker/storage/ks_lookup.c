@@ -182,7 +182,7 @@ static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup
     }
     r->ts = ts;
     r->max_ts = seg->max_ts;
-    r->floor = log->st.start;
+    r->floor = ts == KS_TS_MAX ? 0 : log->st.start; /* as Kafka: what a segment remembers */
     r->lookup_done = done;
     r->ctx = ctx;
     r->found_offset = r->found_ts = -1;

@@ -46,9 +46,9 @@ static int32_t seq_after(int32_t seq, int32_t n)
 }
 
 int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
-                       int64_t *ret_duplicate_last)
+                       const struct ks_prod_batch **ret_original)
 {
-    *ret_duplicate_last = -1;
+    *ret_original = NULL;
     const struct ks_prod_entry *e = b->producer_id >= 0 ? find(t, b->producer_id) : NULL;
     if (!e) {
         return KS_K_NONE; /* no state: any sequence is accepted */
@@ -59,17 +59,18 @@ int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
     if (b->attrs & KS_ATTR_CONTROL) {
         return KS_K_NONE; /* markers carry no sequence */
     }
+    bool any_seq = e->epoch < 0; /* an id without an epoch: as ProducerAppendInfo.checkSequence */
     if (b->producer_epoch > e->epoch) {
-        return b->first_seq == 0 ? KS_K_NONE : KS_K_OUT_OF_ORDER_SEQUENCE;
+        return b->first_seq == 0 || any_seq ? KS_K_NONE : KS_K_OUT_OF_ORDER_SEQUENCE;
     }
     int32_t last_seq = seq_after(b->first_seq, b->last_delta);
     for (uint8_t i = 0; i < e->n; i++) {
         if (e->batches[i].first_seq == b->first_seq && e->batches[i].last_seq == last_seq) {
-            *ret_duplicate_last = e->batches[i].last_offset;
+            *ret_original = &e->batches[i];
             return KS_K_NONE;
         }
     }
-    if (e->n > 0 && b->first_seq != seq_after(e->batches[e->n - 1].last_seq, 1)) {
+    if (e->n > 0 && !any_seq && b->first_seq != seq_after(e->batches[e->n - 1].last_seq, 1)) {
         return KS_K_OUT_OF_ORDER_SEQUENCE;
     }
     if (e->txn_first >= 0 && !(b->attrs & KS_ATTR_TRANSACTIONAL)) {
@@ -181,6 +182,7 @@ int ks_prods_apply(struct ks_prods *t, const struct ks_batch *b, int64_t now_wal
         .first_seq = b->first_seq,
         .last_seq = seq_after(b->first_seq, b->last_delta),
         .last_offset = ks_batch_last(b),
+        .max_ts = b->max_ts,
     };
     return 0;
 }

@@ -192,10 +192,12 @@ static void more_files_than_a_record_names_go_in_rounds(void)
 static void compacted_logs_keep_what_is_old(void)
 {
     begin();
-    struct ks_log *log = log_of((struct ks_log_config){
-        .segment_bytes = BATCH, .retention_ms = 1, .compact = true, .compact_only = true});
+    struct ks_log *log = log_of((struct ks_log_config){.segment_bytes = BATCH});
     put(log, 1000);
     put(log, 1000);
+    struct ks_log_config only =
+        config((struct ks_log_config){.retention_ms = 1, .compact = true, .compact_only = true});
+    ks_log_configure(log, &only);
     KT_EQ(retained(log), 0);
     struct ks_log_config c = config((struct ks_log_config){.retention_ms = 1, .compact = true});
     ks_log_configure(log, &c); /* compact,delete */

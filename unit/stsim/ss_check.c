@@ -320,18 +320,16 @@ static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
     }
 }
 
-static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
+static void check_record(const char *path, const uint8_t *data, size_t len)
 {
     const char *leaf = "";
     int part = part_of(path, &leaf);
     struct ks_rec r;
     struct kc_err err = {0};
-    (void)ctx;
     if (part < 0 || C->part[part].deleted || strncmp(leaf, "ctl.", 4) != 0) {
         return; /* a claimant of a deleted topic stops before it opens (ADR 11), not before it links */
     }
     struct ks_chain *c = &C->part[part].chain;
-    ss_local()->no_memory = 0; /* the next allocation is ours */
     if (ks_rec_decode(data, len, &r)) {
         ss_check_fail("I7: %s is no record", path);
         return;
@@ -362,6 +360,14 @@ static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
     C->counts.rolls += r.type == KS_ROLL;
     C->counts.trims += r.type == KS_TRIM;
     ks_rec_fini(&r);
+}
+
+static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
+{
+    (void)ctx;
+    ss_local()->ours = true;
+    check_record(path, data, len);
+    ss_local()->ours = false;
 }
 
 static const struct ks_chain_file *file_named(int part, const char *leaf)

@@ -18,14 +18,16 @@ static bool is_log(const char *path)
     return ends_with(path, ".log");
 }
 
-/* Reading a data file: while it is rebuilt, scanned or copied, or for a consumer. */
+/* Reading a data file: part of a takeover, or for a consumer. */
 static uint32_t reading(void)
 {
-    if (ss_inside(SS_S_REBUILD) || ss_inside(SS_S_COPY) || ss_inside(SS_S_PREPARE)) {
-        return 0;
+    static const enum ss_step takeover[] = {SS_S_OPEN, SS_S_GO, SS_S_RECOVER, SS_S_PREPARE};
+    for (size_t i = 0; i < KC_ARRAY_LEN(takeover); i++) {
+        if (ss_inside(takeover[i])) {
+            return 0;
+        }
     }
-    bool takeover = ss_inside(SS_S_OPEN) || ss_inside(SS_S_GO) || ss_inside(SS_S_RECOVER);
-    return SS_BIT(takeover ? SS_S_SCAN : SS_S_READ);
+    return SS_BIT(SS_S_READ);
 }
 
 /* ---- the port ---- */
@@ -246,10 +248,7 @@ static int s_unlink(void *ctx, const char *path)
         return rc;
     }
     struct ss_ino *ino = ss_srv_lookup(path);
-    if (ino && ino->dir) {
-        return ss_back(&req, -EISDIR);
-    }
-    struct cfile *f = ino ? ss_file_of(c, ino) : NULL;
+    struct cfile *f = ino && !ino->dir ? ss_file_of(c, ino) : NULL;
     const char *slash = strrchr(path, '/');
     ss_unknow(c, path);
     if (f && f->opens > 0 && ino->nlink == 1 && slash) {

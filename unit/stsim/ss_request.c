@@ -62,9 +62,7 @@ struct ss_req ss_req_begin(struct ss_client *c, enum ss_op op, uint32_t steps)
             r.fire = SS_FAULTS;
         }
     }
-    if (r.fire == SS_F_NO_MEMORY) {
-        ss_local()->no_memory = ss_local()->inside; /* counted when it strikes (ss_engine.c) */
-    } else if (is_large(r.fire) && ss_chance(500)) {
+    if (is_large(r.fire) && ss_chance(500)) {
         strike(c, r.fire); /* before it is sent; else after it was done */
         r.fire = SS_FAULTS;
     }

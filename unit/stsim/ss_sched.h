@@ -40,7 +40,7 @@ bool ss_frozen(int node);
 struct ss_local {
     uint32_t inside, doing; /* steps */
     const _Atomic bool *cancelled;
-    uint32_t no_memory; /* its next allocation fails, if it is still in one of these steps */
+    bool ours; /* its allocations are the simulation's: none fails */
 };
 struct ss_local *ss_local(void);
 /* The i-th thread's, if it is of that node (-1: any), else NULL; false: there are no more. */

@@ -234,9 +234,11 @@ int ss_srv_link(struct ss_ino *ino, const char *to)
 
 int ss_srv_unlink(const char *path)
 {
-    if (!leave(path)) {
-        return -ENOENT;
+    struct ss_ino *ino = get(path);
+    if (!ino || ino->dir) {
+        return ino ? -EISDIR : -ENOENT;
     }
+    leave(path);
     V.watch.unlinked(V.watch.ctx, path);
     return 0;
 }
@@ -266,6 +268,7 @@ int ss_srv_rename(const char *from, const char *to)
     enter(to, ino);
     leave(from);
     in->change++;
+    V.watch.linked(V.watch.ctx, to, ino->data, ino->size);
     V.watch.unlinked(V.watch.ctx, from);
     return 0;
 }

@@ -5,7 +5,7 @@
 
 #include "ss_sched.h"
 
-enum { AIMS = 8 };
+enum { AIMS = 16 };
 
 struct aim {
     enum ss_fault fault;
@@ -82,7 +82,7 @@ static const uint32_t fits[SS_FAULTS] = {
     [SS_F_STALE_NAME] = OP(EXTEND),
     [SS_F_STALE_READ] = 0, /* comes by itself */
     [SS_F_TORN_LISTING] = 0, /* comes by itself */
-    [SS_F_NO_MEMORY] = ALL_REQUESTS | OP(WRITE) | OP(NONE),
+    [SS_F_NO_MEMORY] = 0, /* strikes no request */
     [SS_F_KILL] = ALL_REQUESTS | OP(WRITE) | OP(NONE),
     [SS_F_CRASH] = ALL_REQUESTS | OP(WRITE) | OP(NONE),
     [SS_F_FREEZE] = ALL_REQUESTS | OP(WRITE) | OP(NONE),
@@ -185,7 +185,7 @@ void ss_aims_draw(uint32_t faults, uint32_t steps)
         struct aim a = {.fault = (enum ss_fault)pick_bit(faults),
                         .step = (enum ss_step)pick_bit(steps),
                         .n = 1 + (uint32_t)ss_below(ss_chance(700) ? 3 : 20)};
-        if (fits[a.fault] && !ss_impossible(a.fault, a.step)) {
+        if ((fits[a.fault] || a.fault == SS_F_NO_MEMORY) && !ss_excused(a.fault, a.step)) {
             T.aims[T.n_aims++] = a;
         }
     }
@@ -221,4 +221,18 @@ enum ss_fault ss_aim_at(enum ss_op op, uint32_t steps)
         }
     }
     return SS_FAULTS;
+}
+
+bool ss_aim_at_memory(void)
+{
+    const struct ss_local *l = ss_local();
+    for (int i = 0; i < T.n_aims && l->inside && !l->ours; i++) {
+        struct aim *a = &T.aims[i];
+        if (a->fault == SS_F_NO_MEMORY && (l->inside & SS_BIT(a->step)) && --a->n == 0) {
+            *a = T.aims[--T.n_aims];
+            ss_hit(SS_F_NO_MEMORY, steps_of(l));
+            return true;
+        }
+    }
+    return false;
 }

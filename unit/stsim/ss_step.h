@@ -86,8 +86,8 @@ enum ss_op {
 };
 /* Can this fault strike this request? */
 bool ss_fault_fits(enum ss_fault f, enum ss_op op);
-/* Why a fault can never meet a step; NULL: it can. */
-const char *ss_impossible(enum ss_fault f, enum ss_step s);
+/* Why a fault cannot meet a step, or only after another fault; NULL: it can. */
+const char *ss_excused(enum ss_fault f, enum ss_step s);
 
 /* ---- what the calling thread is doing ---- */
 
@@ -106,7 +106,8 @@ struct ss_hits {
     uint64_t total[SS_FAULTS];
     uint64_t at[SS_FAULTS][SS_STEPS];
 };
-void ss_matrix_print(const struct ss_hits *h);
+/* The table; returns how many pairs without an excuse were hit less than `need` times, and names them. */
+uint64_t ss_matrix_print(const struct ss_hits *h, uint64_t need);
 void ss_hit(enum ss_fault f, uint32_t steps);
 /* It struck whatever the node's threads were at; -1: all nodes'. */
 void ss_hit_node(enum ss_fault f, int node);
@@ -120,5 +121,6 @@ int ss_aims_left(void);
 uint32_t ss_aims_steps(void); /* what the run should come by */
 /* Is it this request's turn? SS_FAULTS: none. */
 enum ss_fault ss_aim_at(enum ss_op op, uint32_t steps);
+bool ss_aim_at_memory(void); /* this allocation's turn? Counts it then. */
 
 #endif

@@ -7,20 +7,15 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 #include "ss_broker.h"
+#include "ss_srv.h"
 #include "storage/ks_fsck.h"
 #include "storage/ks_scan.h"
+#include "storage/ks_vol.h"
 
 enum { ACKS_MIN = 200, FAULTS_MIN = 5, STEPS_MIN = 400, STEPS_AIM = 3000, STEPS_MAX = 12000 };
 
 static struct ss_broker brokers[SS_BROKERS];
-static struct ss_client *auditor;
 static uint32_t trouble; /* how often something befalls the brokers: 1 .. 4 */
-static bool server_crashes;
-
-struct ss_client *ss_world_auditor(void)
-{
-    return auditor;
-}
 
 /* None, some, or plenty. */
 static uint32_t some(uint32_t plenty)
@@ -79,7 +74,7 @@ static void step(void)
     if (ss_chance(1)) {
         ss_srv_full_until(ss_now_us() + (int64_t)ss_below(2000000));
     }
-    if (server_crashes && ss_below(20000) < trouble) {
+    if (ss_below(20000) < trouble) {
         ss_broker_strike(&brokers[0], SS_F_SERVER_CRASH);
     }
     for (int i = 0; i < SS_BROKERS; i++) {
@@ -102,12 +97,29 @@ static bool enough(int steps)
     return done && steps >= STEPS_MIN && (ss_aims_left() == 0 || steps >= STEPS_AIM);
 }
 
+/* What is left of a deleted topic goes, as brokers see to again and again. */
+static void remove_deleted(struct ss_broker *b)
+{
+    for (int t = 0; t < ss_shared.now && !ss_check_broken(); t++) {
+        struct kc_err err = {0};
+        char dir[KS_PATH_MAX];
+        int rc = ks_topic_remove(b->e, &ss_shared.topic[t], &err);
+        ks_path_topic(dir, &ss_shared.topic[t], NULL);
+        if (rc || ss_srv_lookup(dir)) {
+            ss_check_fail("a deleted topic cannot be removed: %s", err.msg);
+        }
+    }
+}
+
 /* A broker of its own takes both partitions and reads them. */
 static void audit(int id)
 {
     static struct ss_broker b;
     ss_set_node(SS_BROKERS + 1);
     ss_broker_up(&b, SS_BROKERS + 1, id, true);
+    if (b.up) {
+        remove_deleted(&b);
+    }
     for (int p = 0; b.up && p < SS_PARTS && !ss_check_broken(); p++) {
         struct ss_slot *s = &b.slot[p];
         for (int tries = 0; s->state != SS_OPEN && !ss_check_broken(); tries++) {
@@ -146,9 +158,11 @@ static void check_volume(void)
     FILE *out = open_memstream(&text, &len);
     struct ks_fsck_opts opts = {.dir = "simulated", .out = out};
     KC_ASSERT(out);
-    auditor = ss_client_new(0, NULL, NULL);
-    int rc = ks_fsck(&opts, &r, &err);
-    ss_client_free(auditor);
+    struct ss_client *client = ss_client_new(0, NULL, NULL);
+    struct ks_fs fs;
+    ss_client_fs(client, &fs);
+    int rc = ks_fsck_on(&fs, &opts, &r, &err);
+    ss_client_free(client);
     fclose(out);
     if (rc) {
         const char *line = text ? strstr(text, "ERROR") : NULL;
@@ -229,7 +243,7 @@ static void finish(void)
     if (!ss_check_broken()) {
         audit(90);
     }
-    if (server_crashes && ss_chance(300)) {
+    if (ss_chance(300)) {
         ss_srv_crash();
     }
     ss_srv_land(true);
@@ -293,10 +307,8 @@ bool ss_world_run(struct ss_run *run)
     for (int t = 0; t < SS_TOPICS; t++) {
         ss_shared.topic[t] = kc_uuid_random();
     }
-    server_crashes = !run->no_server_crash;
     uint32_t faults = (1u << SS_FAULTS) - 1, steps = (1u << SS_STEPS) - 1;
-    ss_aims_draw(faults & ~(server_crashes ? 0 : 1u << SS_F_SERVER_CRASH),
-                 steps & ~(run->no_deletion ? SS_BIT(SS_S_REMOVE) : 0));
+    ss_aims_draw(faults, steps);
     choose();
     ss_check_begin(ss_shared.topic);
     struct ss_watch watch = ss_check_watch();

@@ -9,7 +9,6 @@ struct ss_run {
     uint64_t seed;
     enum ss_mutant mutant;
     enum ss_lie lie;
-    bool no_server_crash, no_deletion;
     /* results */
     char broken[512]; /* "" = no invariant was violated */
     uint64_t trace, switches;
@@ -20,7 +19,5 @@ struct ss_run {
 };
 /* True: nothing was violated. */
 bool ss_world_run(struct ss_run *run);
-/* The client that fsck looks at the volume with. */
-struct ss_client *ss_world_auditor(void);
 
 #endif

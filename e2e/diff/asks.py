@@ -139,9 +139,12 @@ def explained(world, op, kafka, kaas):
     a, b = kafka.get("Offset", -1), kaas.get("Offset", -1)
     if (a, kafka["Timestamp"]) == (b, kaas["Timestamp"]) or kafka["ErrorCode"] or kaas["ErrorCode"]:
         return False
-    if "at" in op and "stamp" not in op and a == -1:
+    if a == -1 and op.get("raw", 0) >= 0:
         # Kafka gives up behind the first file that could hold the time, even if all of it there is below the log start.
-        return first_at(world, op["topic"], op["part"], world.t0 + op["at"]) == (b, kaas["Timestamp"])
+        if "stamp" in op:
+            return b >= world.starts(world.kaas, op["topic"])[op["part"]]
+        at = op["raw"] if "raw" in op else world.t0 + op["at"]
+        return first_at(world, op["topic"], op["part"], at) == (b, kaas["Timestamp"])
     if a >= 0 and b >= 0 and compressed(world, op["topic"], op["part"], a, b):
         return True  # kaas does not open compressed batches: the answer is the first record of the right one
     # Kafka's latest record may lie below the log start, in a file that is still there; kaas' files end elsewhere.

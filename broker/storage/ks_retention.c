@@ -8,6 +8,17 @@
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
+/* Kafka takes a segment without timestamps for as old as its file's last change. Here that is when it
+ * was first seen to end where it ends: not before the last append, and anew after a takeover. */
+static int64_t latest(struct ks_seg *s, int64_t now)
+{
+    if (s->max_ts < 0 && (s->seen_ms == 0 || s->seen_end != s->end)) {
+        s->seen_ms = now;
+        s->seen_end = s->end;
+    }
+    return s->max_ts < 0 ? s->seen_ms : s->max_ts;
+}
+
 /* The offset that retention asks for as log start; *ret_all: even the active file is due. */
 static int64_t due(struct ks_log *log, int64_t now, bool *ret_all)
 {
@@ -17,12 +28,12 @@ static int64_t due(struct ks_log *log, int64_t now, bool *ret_all)
     uint64_t bytes = st->bytes;
     *ret_all = false;
     for (uint32_t i = 0; i < st->n_segs && !cfg->compact_only; i++) {
-        const struct ks_seg *s = &st->segs[i];
+        struct ks_seg *s = &st->segs[i];
         if (!s->ts_known && cfg->retention_ms >= 0) {
             ks_index_want(log, i); /* its timestamps are not known yet */
             break;
         }
-        bool old = cfg->retention_ms >= 0 && s->max_ts >= 0 && now - s->max_ts > cfg->retention_ms;
+        bool old = cfg->retention_ms >= 0 && now - latest(s, now) > cfg->retention_ms;
         bool large = cfg->retention_bytes >= 0 && bytes - s->len >= (uint64_t)cfg->retention_bytes;
         if (s->len == 0 || (!old && !large)) {
             break;

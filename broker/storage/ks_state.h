@@ -29,6 +29,7 @@ struct ks_seg {
     uint64_t gap; /* bytes between marks; doubles when they run out */
     int64_t max_ts; /* -1 = none */
     int64_t max_ts_base; /* base offset of the first batch that has it */
+    int64_t seen_ms, seen_end; /* retention: when it found the segment to end there */
     int64_t damaged_from; /* first offset that cannot be read any more; INT64_MAX = sound */
     uint64_t last_pos; /* of the last batch, with its CRC field; 0 if there is none */
     uint32_t last_crc;

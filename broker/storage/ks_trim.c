@@ -49,9 +49,12 @@ static void start_deletes(struct ks_log *log)
     for (const struct ks_delete *d = log->deletes; d; d = d->next) {
         start = KC_MAX(start, d->offset);
     }
-    /* For the producers; an order to delete does not wait for it. */
-    (void)ks_ckpt_covers(log, start);
-    ks_trim_start(log, ks_trim_new(log, start, false));
+    struct ks_trim *tr = ks_trim_new(log, start, false);
+    if (!ks_ckpt_covers(log, start)) {
+        tr->n = 0; /* the start moves at once; a round of retention has the files go when their
+                    * producers are kept elsewhere */
+    }
+    ks_trim_start(log, tr);
 }
 
 static void answer(struct ks_delete **list, int16_t error, int64_t log_start)

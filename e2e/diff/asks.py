@@ -147,8 +147,8 @@ def explained(world, op, kafka, kaas):
         return first_at(world, op["topic"], op["part"], at) == (b, kaas["Timestamp"])
     if a >= 0 and b >= 0 and compressed(world, op["topic"], op["part"], a, b):
         return True  # kaas does not open compressed batches: the answer is the first record of the right one
-    # Kafka's latest record may lie below the log start, in a file that is still there; kaas' files end elsewhere.
-    return op.get("raw") == -3 and op["topic"] in world.restarted and a < world.starts(world.kafka, op["topic"])[op["part"]]
+    # Kafka's latest record may lie below the log start, as long as its file is there.
+    return op.get("raw") == -3 and 0 <= a < world.starts(world.kafka, op["topic"])[op["part"]]
 
 
 def batches_from(world, topic, part, offset):

@@ -151,6 +151,23 @@ static void an_append_under_way_keeps_the_active_file(void)
     end();
 }
 
+static void files_without_timestamps_are_as_old_as_their_last_append(void)
+{
+    begin();
+    struct ks_log *log =
+        log_of((struct ks_log_config){.segment_bytes = BATCH, .retention_ms = 1000000});
+    struct st_batch s = {.ts = -1};
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 0);
+    KT_EQ(log->st.segs[0].max_ts, -1);
+    KT_EQ(retained(log), 0);
+    log->st.segs[0].seen_ms -= 2000000; /* as if it had been long ago */
+    KT_EQ(retained(log), 1);
+    KT_EQ(st_append(&b1, log, st_make(&s)).error, 0);
+    KT_EQ(retained(log), 1);
+    st_close(&b1, log);
+    end();
+}
+
 static void size_takes_whole_files_and_the_active_one_at_0(void)
 {
     begin();
@@ -309,6 +326,7 @@ static void relaxed_logs_sync_by_themselves_in_time(void)
 
 KT_MAIN("retention", KT(an_idle_partition_goes_whole), KT(what_is_young_keeps_what_follows_it),
         KT(an_append_under_way_keeps_the_active_file),
+        KT(files_without_timestamps_are_as_old_as_their_last_append),
         KT(size_takes_whole_files_and_the_active_one_at_0),
         KT(more_files_than_a_record_names_go_in_rounds), KT(compacted_logs_keep_what_is_old),
         KT(files_end_by_the_time_of_their_records), KT(jitter_makes_files_end_earlier),

@@ -332,6 +332,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
     kc_map_init(&e->condemned);
+    kc_map_init(&e->zombies);
     int rc = make_dirs(&e->fs, &why);
     rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
     rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
@@ -372,6 +373,7 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->logs, NULL);
     kc_map_fini(&e->orphans, kc_free);
     kc_map_fini(&e->condemned, NULL);
+    kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);

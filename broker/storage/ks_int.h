@@ -253,12 +253,13 @@ struct ks_engine {
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
     struct rt_pool *scan, *read, *sync, *recover, *hint;
 
-    pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, shards */
+    pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;
     struct ks_inc *inc;
     struct kc_map logs; /* partition key -> struct ks_log: from opening to the last commit */
     struct kc_map orphans; /* partition key -> struct ks_orphan */
     struct kc_map condemned; /* incarnations that we have fenced, for ever */
+    struct kc_map zombies; /* partition key -> uint64_t: late bytes that m_zombie has already */
     struct ks_shard *shards;
     int32_t n_shards;
 

@@ -424,6 +424,27 @@ static int claim_and_seal(struct ks_takeover *t, struct kc_err *err)
     return rc ? rc : ks_build_run(&t->build, &t->chain, err);
 }
 
+/* Late bytes lie where they are at every later takeover, too: only what is new since ours counts. */
+static void count_zombies(struct ks_takeover *t)
+{
+    struct ks_engine *e = t->log->e;
+    struct ks_key key = ks_key_of(&t->log->topic, t->log->partition);
+    if (t->build.zombie_bytes == 0) {
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    uint64_t *known = kc_map_get(&e->zombies, &key, sizeof(key));
+    if (!known) {
+        known = kc_zalloc(sizeof(*known));
+        kc_map_put(&e->zombies, &key, sizeof(key), known);
+    }
+    if (t->build.zombie_bytes > *known) {
+        atomic_fetch_add(&e->m_zombie, t->build.zombie_bytes - *known);
+        *known = t->build.zombie_bytes;
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* A file is absent: has a newer owner dropped it, who deposed us meanwhile? */
 static bool deposed(struct ks_takeover *t)
 {
@@ -446,7 +467,7 @@ int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
         }
     }
     if (!rc) {
-        atomic_fetch_add(&t->log->e->m_zombie, t->build.zombie_bytes);
+        count_zombies(t);
         ks_engine_note_open(t->log->e, t->build.read_bytes + t->scanned);
     }
     return rc;

@@ -14,7 +14,7 @@
 #include "base/kc_mem.h"
 #include "base/kc_rng.h"
 
-enum { TURN_ENTRIES = 1024 };
+enum { TURN_ENTRIES = 1024, SEAL_RACES = 16 };
 
 static void log_error(const struct ks_log *log, const char *what, int rc)
 {
@@ -307,12 +307,53 @@ static void run_appends(struct ks_task *t)
     }
 }
 
+static struct ks_rec acked_seal(const struct ks_log *log)
+{
+    return (struct ks_rec){
+        .type = KS_SEAL,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .seal = {.end = log->c_end,
+                 .file = log->c_file->id,
+                 .len = log->c_acked,
+                 .crc = log->c_crc},
+    };
+}
+
+/* A newer claim stands in the chain and we are alive, with no ack to come: our epoch may be sealed by
+ * nobody else, who would have to fence us first. At the acked length, wherever the chain ends; the
+ * first seal wins. What goes wrong here is the claimant's to do. */
+static void seal_deposed(struct ks_log *log)
+{
+    struct ks_fs *fs = &log->e->fs;
+    struct ks_rec r = acked_seal(log);
+    struct ks_chain c;
+    int rc =
+        log->c_synced < log->c_acked || atomic_load(&log->inc->fenced) ? KC_E_FENCED : KC_E_EXISTS;
+    ks_chain_init(&c);
+    for (int race = 0; rc == KC_E_EXISTS && race < SEAL_RACES; race++) {
+        rc = ks_chain_load(fs, &log->topic, log->partition, r.k + 1, &c, NULL);
+        const struct ks_epoch *e = rc ? NULL : ks_chain_epoch(&c, log->c_epoch);
+        if (!e || e->sealed) {
+            break;
+        }
+        r.k = c.next_k;
+        rc = ks_chain_append(fs, &log->topic, log->partition, &r, NULL, NULL);
+    }
+    ks_chain_fini(&c);
+    if (!rc && !sync_partition(log)) {
+        kc_log(KC_INFO, "storage", "event=deposed_owner_sealed epoch=%d end=%lld", log->c_epoch,
+               (long long)log->c_end);
+    }
+}
+
 /* Our own seal: the orderly end of an epoch. */
 static int seal(struct ks_log *log, struct ks_entry *entry)
 {
     entry->epoch = log->c_epoch; /* a recovery may have come between */
     entry->end = log->c_end;
     if (log->c_failed && log->c_error == KS_K_NOT_LEADER) {
+        seal_deposed(log);
         return KC_E_DEPOSED;
     }
     if (atomic_load(&log->inc->fenced)) {
@@ -326,15 +367,7 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     if (!rc && log->c_synced < log->c_acked) {
         rc = -EIO; /* acked without a sync (flush.messages): the next claim copies them first */
     }
-    struct ks_rec r = {
-        .type = KS_SEAL,
-        .k = log->c_next_k,
-        .epoch = log->c_epoch,
-        .seal = {.end = log->c_end,
-                 .file = log->c_file->id,
-                 .len = log->c_acked,
-                 .crc = log->c_crc},
-    };
+    struct ks_rec r = acked_seal(log);
     rc = rc ? rc
             : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, entry->record,
                               &entry->record_len);
@@ -342,7 +375,11 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     if (rc) {
         log_error(log, "seal_failed", rc);
     }
-    return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+    if (rc == KC_E_EXISTS) {
+        seal_deposed(log);
+        return KC_E_DEPOSED;
+    }
+    return rc;
 }
 
 /* The new log start and the files below it. Records that a crash of the machine could still take must

@@ -16,6 +16,7 @@
 /* Takeovers mostly wait for the disk, and syncs that wait together share one commit of its journal. */
 enum {
     SCAN_THREADS = 64,
+    WARM_THREADS = 2,
     READ_THREADS = 4,
     SYNC_THREADS = 16,
     RECOVER_THREADS = 4,
@@ -285,6 +286,7 @@ static int probe(struct ks_fs *fs, bool unsafe, struct kc_err *err)
 /* Threads; on failure those that run are stopped by the caller's unref path. */
 static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
 {
+    e->warm = rt_pool_new("ks-warm", WARM_THREADS);
     e->scan =
         rt_pool_new("ks-scan", opts->takeover_threads > 0 ? opts->takeover_threads : SCAN_THREADS);
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
@@ -339,6 +341,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     if (!rc && (rc = start_threads(e, opts))) {
         kc_fail(&why, rc, "threads: %s", kc_strerror(rc));
         rt_pool_free(e->scan);
+        rt_pool_free(e->warm);
         rt_pool_free(e->read);
         rt_pool_free(e->sync);
         rt_pool_free(e->recover);
@@ -389,6 +392,7 @@ void ks_engine_close(struct ks_engine *e)
     if (!e) {
         return;
     }
+    rt_pool_free(e->warm);
     rt_pool_free(e->scan); /* its jobs wake the watch thread */
     ks_watch_stop(e);
     pthread_mutex_lock(&e->p_lock);

@@ -6,7 +6,7 @@
  *                  several), then one fence check for all, then one message a loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
- *   scan pool      takeovers; recover pool: recoveries, which takeovers may have to wait for; read
+ *   scan pool      takeovers; warm pool: what is prepared for planned moves; recover pool: recoveries, which takeovers may have to wait for; read
  *                  pool: reads that miss the cache, lookups
  */
 #ifndef KS_INT_H
@@ -251,7 +251,7 @@ struct ks_engine {
     void *ctx;
     int32_t broker_id;
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
-    struct rt_pool *scan, *read, *sync, *recover, *hint;
+    struct rt_pool *scan, *warm, *read, *sync, *recover, *hint;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;

@@ -13,11 +13,12 @@ struct ss_run {
     char broken[512]; /* "" = no invariant was violated */
     uint64_t trace, switches;
     int64_t virtual_ms;
-    uint64_t takeovers, effects[SS_EFFECTS];
-    struct ss_hits hits;
+    uint64_t takeovers, faults[SS_FAULTS];
     struct ss_counts counts;
 };
 /* True: nothing was violated. */
 bool ss_world_run(struct ss_run *run);
+/* The client that fsck looks at the volume with. */
+struct ss_client *ss_world_auditor(void);
 
 #endif

@@ -54,7 +54,7 @@ static const char *edit_list(struct kb_req *req, const char *have, struct kc_str
     return out;
 }
 
-/* One key of a topic; false when req was dropped. */
+/* One key of a topic; false when req was dropped. out->name stays NULL where nothing is to be done. */
 static bool edit(struct kb_req *req, const struct ki_topic *topic,
                  const struct kw_incremental_alter_configs_request_alterable_config *in,
                  struct kb_admin_config *out, struct kb_change *c)
@@ -65,17 +65,23 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
     if (!why) {
         return false;
     }
+    if (!def && op == OP_DELETE) {
+        return true; /* it is not set: Kafka has no objection either */
+    }
     if (!def) {
         kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
         return true;
     }
-    if (op < OP_SET || op > OP_SUBTRACT || (op >= OP_APPEND && def->type != KB_LIST) ||
-        (op != OP_DELETE && !in->value.ptr)) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST, "The operation does not fit the config.");
+    if (op < OP_SET || op > OP_SUBTRACT || (op != OP_DELETE && !in->value.ptr)) {
+        kb_refuse(c, KAFKA_INVALID_REQUEST, "There is no such operation, or it needs a value.");
+        return true;
+    }
+    if (op >= OP_APPEND && def->type != KB_LIST) {
+        kb_refuse(c, KAFKA_INVALID_CONFIG, "Only lists are appended to and subtracted from.");
         return true;
     }
     out->name = def->name;
-    if (op == OP_DELETE || !topic) {
+    if (op == OP_DELETE || (op != OP_SET && !topic)) {
         return true;
     }
     if (op == OP_SET) {
@@ -114,10 +120,12 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     if (!c->change.topic) {
         return false;
     }
+    int32_t n = 0;
     for (int32_t k = 0; k < r->n_configs && !c->error; k++) {
-        if (!edit(req, topic, &r->configs[k], &configs[k], c)) {
+        if (!edit(req, topic, &r->configs[k], &configs[n], c)) {
             return false;
         }
+        n += configs[n].name != NULL;
         for (int32_t j = 0; j < k && !c->error; j++) {
             if (kc_str_eq(r->configs[j].name, r->configs[k].name)) {
                 kb_refuse(c, KAFKA_INVALID_REQUEST, "A config is named twice.");
@@ -128,8 +136,8 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
         kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");
     }
     c->change.configs = configs;
-    c->change.n_configs = r->n_configs;
-    if (!in->validate_only && r->n_configs > 0) {
+    c->change.n_configs = n;
+    if (!in->validate_only && n > 0) {
         c->change.kind = KB_ALTER_TOPIC_CONFIG;
     }
     return true;

@@ -106,7 +106,7 @@ static void run(struct kb_item *item)
         l->offset = ts != LATEST               ? o.start
                     : in->isolation_level == 1 ? o.last_stable
                                                : o.high_watermark;
-        l->epoch = ks_log_epoch(log);
+        l->epoch = ts == LATEST ? ks_log_epoch(log) : ks_log_start_epoch(log);
     }
     kb_fan_done(item);
 }
@@ -184,7 +184,7 @@ void kb_handle_list_offsets(struct kb_req *req)
             l->in = &topic->partitions[i];
             l->offset = l->timestamp = l->epoch = -1;
             kb_item_set(it, topic->name, &none, l->in->partition_index);
-            if (!it->error && !version_has(req->version, l->in->timestamp)) {
+            if (!version_has(req->version, l->in->timestamp)) {
                 it->error = KAFKA_UNSUPPORTED_VERSION;
             }
         }

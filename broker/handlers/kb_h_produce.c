@@ -14,6 +14,7 @@
 #include "handlers/kb_api.h"
 #include "handlers/kb_fan.h"
 #include "handlers/kb_view.h"
+#include "storage/ks_batch.h"
 #include "wire/kw_errors.h"
 #include "wire/kw_produce.h"
 
@@ -100,8 +101,8 @@ static void fill(struct produce *pr, struct append *a,
     } else {
         out->base_offset = a->result.base_offset;
         out->log_append_time_ms = a->result.append_time_ms;
-        out->log_start_offset = a->result.log_start;
     }
+    out->log_start_offset = finished ? a->result.log_start : -1;
     if (finished && a->result.message && req->version >= 8) {
         out->error_message = kc_str_of(a->result.message);
     }
@@ -206,11 +207,55 @@ static int32_t count(const struct kw_produce_request *in)
     return (int32_t)n; /* bounded by the frame's size */
 }
 
+/* Attributes of the first batch; 0 if there is no batch of format v2, which the log finds out, too. */
+static uint16_t attributes(const struct kw_produce_request_partition_produce_data *in)
+{
+    enum { MAGIC = 16, ATTRIBUTES = 21 };
+    const uint8_t *p = in->records.ptr;
+    return p && in->records.len > ATTRIBUTES + 1 && p[MAGIC] == 2
+               ? (uint16_t)(p[ATTRIBUTES] << 8 | p[ATTRIBUTES + 1])
+               : 0;
+}
+
+/* Transactional records need a transactional id; one batch without refuses the whole request. */
+static int16_t refuse_all(const struct kw_produce_request *in)
+{
+    for (int32_t t = 0; t < in->n_topic_data && !in->transactional_id.ptr; t++) {
+        const struct kw_produce_request_topic_produce_data *td = &in->topic_data[t];
+        for (int32_t p = 0; p < td->n_partition_data; p++) {
+            if (attributes(&td->partition_data[p]) & KS_ATTR_TRANSACTIONAL) {
+                return KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED;
+            }
+        }
+    }
+    return KAFKA_NONE;
+}
+
+/* What is refused before the log sees it. */
+static int16_t refuse(const struct kb_item *it,
+                      const struct kw_produce_request_partition_produce_data *in)
+{
+    enum { ZSTD = 4, ZSTD_SINCE = 7 };
+    const struct kb_req *req = it->fan->req;
+    if (!in->records.ptr || in->records.len == 0) {
+        return KAFKA_INVALID_RECORD; /* Kafka 4.4 never answers this; we do */
+    }
+    int16_t acks = ((const struct kw_produce_request *)req->body)->acks;
+    if (acks < -1 || acks > 1) {
+        return KAFKA_INVALID_REQUIRED_ACKS;
+    }
+    if ((attributes(in) & KS_ATTR_CODEC) == ZSTD && req->version < ZSTD_SINCE) {
+        return KAFKA_UNSUPPORTED_COMPRESSION_TYPE; /* KIP-110 */
+    }
+    return ki_topic_by_id(req->image, &it->topic_id)->internal ? KAFKA_INVALID_TOPIC_EXCEPTION
+                                                               : KAFKA_NONE;
+}
+
 static void set_items(struct produce *pr, const struct kw_produce_request *in)
 {
     static const struct kc_uuid none;
     int16_t version = pr->fan.req->version;
-    bool bad_acks = in->acks < -1 || in->acks > 1;
+    int16_t all = refuse_all(in);
     int32_t at = 0;
     for (int32_t t = 0; t < in->n_topic_data; t++) {
         const struct kw_produce_request_topic_produce_data *td = &in->topic_data[t];
@@ -218,16 +263,13 @@ static void set_items(struct produce *pr, const struct kw_produce_request *in)
             struct kb_item *it = kb_fan_item(&pr->fan, at++);
             struct append *a = KC_CONTAINER_OF(it, struct append, item);
             a->in = &td->partition_data[p];
+            a->result.log_start = -1;
             if (version >= 13) {
                 kb_item_set(it, KC_STR_NULL, &td->topic_id, a->in->index);
             } else {
                 kb_item_set(it, td->name, &none, a->in->index);
             }
-            if (bad_acks) {
-                it->error = KAFKA_INVALID_REQUIRED_ACKS;
-            } else if (!it->error && (!a->in->records.ptr || a->in->records.len == 0)) {
-                it->error = KAFKA_INVALID_RECORD; /* Kafka 4.4 never answers this; we do */
-            }
+            it->error = all ? all : it->error ? it->error : refuse(it, a->in);
             atomic_init(&a->finished, it->error != KAFKA_NONE);
         }
     }

@@ -48,7 +48,7 @@ struct kb_config_value {
     const char *value; /* NULL = none; borrows from topic, image, app, table or buf */
     enum kb_config_source source;
     const char *from; /* the key it was found under */
-    char buf[24]; /* hours turned into ms */
+    char buf[24]; /* hours or minutes turned into ms */
 };
 /* What is in force for a key. topic NULL for broker keys. Fills *ret in place (it may point into
  * itself: do not copy). skip: how many of the answers to pass over, to list synonyms; false when
@@ -65,8 +65,5 @@ int64_t kb_topic_i64(const struct kb_app *app, const struct ki_image *im,
 /* All that the log of a partition needs to know. */
 void kb_log_config(const struct kb_app *app, const struct ki_image *im,
                    const struct ki_topic *topic, struct ks_log_config *ret);
-/* The configs of the log cleaner, with the image's cluster configs. */
-void kb_cleaner_config(const struct kb_app *app, const struct ki_image *im,
-                       struct ks_cleaner_config *ret);
 
 #endif

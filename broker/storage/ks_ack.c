@@ -13,7 +13,7 @@ struct tick {
 void ks_fail_appends(struct ks_log *log, int16_t error)
 {
     struct ks_append_result r = {
-        .error = error, .base_offset = -1, .append_time_ms = -1, .log_start = log->st.start};
+        .error = error, .base_offset = -1, .append_time_ms = -1, .log_start = -1};
     struct ks_entry *entry = log->pend_head;
     log->pend_head = log->pend_tail = NULL;
     while (entry) {
@@ -36,7 +36,6 @@ void ks_log_stop(struct ks_log *log)
     log->gone = true;
     log->state = KS_STOPPED;
     ks_log_ref(log);
-    ks_clean_cancel(log);
     ks_fail_appends(log, KS_K_NOT_LEADER);
     ks_deletes_fail(log, KS_K_NOT_LEADER);
     ks_reads_cancel(log, KS_K_NOT_LEADER);
@@ -75,16 +74,19 @@ static bool note(struct ks_log *log, const struct ks_entry *entry)
     struct ks_state *st = &log->st;
     if (st->segs[st->n_segs - 1].file != entry->file) {
         struct ks_file *file = ks_file_ref(entry->file); /* a ROLL came before it */
+        ks_ckpt_finished(log);
         if (ks_state_add_seg(st, file, entry->base, log->epoch)) {
             ks_file_unref(file);
             return false;
         }
+        ks_index_recount(log);
     }
     struct ks_batch b;
     for (size_t at = 0; at < entry->data.len && ks_batch_parse(entry->data.ptr + at, &b);
          at += b.size) {
         ks_state_note(st, &b, entry->pos + at);
     }
+    ks_ckpt_noted(log, entry);
     return true;
 }
 
@@ -104,6 +106,7 @@ static void ack_append(struct ks_entry *entry)
     }
     if (entry->error == KS_K_STORAGE_ERROR && log->state == KS_OPEN) {
         log->state = KS_SUSPENDED;
+        ks_ckpt_forget(log);
         ks_cache_drop(log); /* what follows the high watermark is not part of the log */
         log->end = log->st.end;
     }
@@ -114,7 +117,7 @@ static void ack_append(struct ks_entry *entry)
                        : entry->duplicate_base >= 0 ? entry->duplicate_base
                                                     : entry->base,
         .append_time_ms = error ? -1 : entry->append_time_ms,
-        .log_start = log->st.start,
+        .log_start = entry->error ? -1 : log->st.start,
     };
     if (entry->done) {
         entry->done(entry->ctx, &r);
@@ -132,7 +135,9 @@ static void let_go_sealed(struct ks_log *log)
     ks_log_stop(log);
     log->closed = true;
     log->watch = NULL;
+    ks_ckpt_forget(log);
     ks_cache_drop(log);
+    ks_index_leave(log);
     kc_list_del(&log->in_shard);
 }
 
@@ -161,6 +166,9 @@ static void after_seal(struct ks_entry *entry)
     m->msg.fn = on_seal;
     m->entry = entry;
     m->end = entry->end;
+    if (entry->rc == 0) {
+        ks_ckpt_sealed(entry->log);
+    }
     let_go_sealed(entry->log);
     rt_post(entry->seal_loop, &m->msg);
 }
@@ -172,7 +180,6 @@ static void after_recovery(struct ks_entry *entry)
         return;
     }
     log->state = KS_SUSPENDED; /* nothing comes in from within the callbacks */
-    ks_clean_cancel(log);
     ks_fail_appends(log, KS_K_STORAGE_ERROR);
     ks_deletes_fail(log, KS_K_STORAGE_ERROR);
     ks_cache_drop(log); /* what was just refused must not be read at the offsets it had */
@@ -200,8 +207,8 @@ static bool deliver(struct ks_entry *entry)
     case KS_E_TRIM:
         ks_trim_done(entry);
         break;
-    case KS_E_COMPACT:
-        ks_clean_after(entry);
+    case KS_E_FLUSH:
+        ks_ckpt_noted(entry->log, entry);
         break;
     case KS_E_CLOSE:
     case KS_E_RETRY:

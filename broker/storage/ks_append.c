@@ -1,18 +1,17 @@
 /* Appending: validation and offsets on the owner's loop; the bytes go to the commit thread. */
-#include <errno.h>
-
-#include "base/kc_mem.h"
-#include "storage/ks_clean_batch.h"
 #include "storage/ks_int.h"
 
-static void answer(const struct ks_append_args *args, const struct ks_log *log, int16_t error,
-                   const char *message)
+#include "base/kc_mem.h"
+
+/* log_start: told of what the log refuses, not of what never came to it, as Kafka does. */
+static void answer(const struct ks_append_args *args, int16_t error, const char *message,
+                   int64_t log_start)
 {
     struct ks_append_result r = {
         .error = error,
         .base_offset = -1,
         .append_time_ms = -1,
-        .log_start = log->st.start,
+        .log_start = log_start,
         .message = message,
     };
     args->done(args->ctx, &r);
@@ -36,51 +35,35 @@ static int16_t refused(const struct ks_log *log, const struct ks_append_args *ar
 
 struct checked {
     int64_t records; /* offsets the append takes */
-    int64_t duplicate_last; /* >= 0: a repeat of the batch that ends there */
+    const struct ks_prod_batch *original; /* the batch is a repeat of that one */
     int16_t refusal; /* of the producer's state */
     uint32_t batches;
+    int64_t first_ts, max_ts; /* as placed: of the first batch, and of all */
     struct ks_batch last; /* the last one judged, and the verdict on it */
     struct ks_verdict verdict;
 };
 
-/* A compacted topic takes no record without a key (Kafka's LogValidator). Compressed batches are
- * opened for that, within the bounds of ks_clean_codec.h; elsewhere they never are. */
-static struct ks_verdict check_keys(const uint8_t *p, const struct ks_batch *b,
-                                    struct ks_verdict fine)
-{
-    int rc = ks_clean_keyed(p, b);
-    if (rc == 1) {
-        return fine;
-    }
-    return (struct ks_verdict){.error = rc == -ENOMEM ? KS_K_STORAGE_ERROR : KS_K_INVALID_RECORD,
-                               .message =
-                                   rc == 0 ? "Compacted topic cannot accept message without key."
-                                           : "compressed records of a compacted topic do not open"};
-}
-
 /* Judges every batch of the slice; nothing is changed yet. */
 static struct checked check(struct ks_log *log, const struct ks_append_args *args)
 {
-    struct checked c = {.duplicate_last = -1};
+    struct checked c = {.max_ts = -1};
     struct ks_rules rules = {
         .max_message_bytes = log->cfg.max_message_bytes,
         .segment_bytes = log->cfg.segment_bytes,
         .ts_before_max_ms = log->cfg.timestamp_before_max_ms,
         .ts_after_max_ms = log->cfg.timestamp_after_max_ms,
         .append_time = log->cfg.log_append_time,
+        .compact = log->cfg.compact,
         .from_client = args->origin == KS_FROM_CLIENT,
     };
     const uint8_t *p = args->batches.ptr;
     size_t left = args->batches.len;
     do {
         c.verdict = ks_batch_judge(p, left, &rules, args->now_wall_ms, &c.last);
-        if (!c.verdict.error && log->cfg.compact && args->origin == KS_FROM_CLIENT) {
-            c.verdict = check_keys(p, &c.last, c.verdict);
-        }
         if (!c.verdict.error) {
-            c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.duplicate_last);
+            c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.original);
         }
-        if (c.verdict.error || c.refusal || c.duplicate_last >= 0) {
+        if (c.verdict.error || c.refusal || c.original) {
             return c;
         }
         c.batches++;
@@ -88,15 +71,17 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
         p += c.last.size;
         left -= c.last.size;
     } while (left > 0);
-    if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms)) {
+    if (ks_prods_reserve(&log->st.prods, c.batches, args->now_wall_ms) ||
+        (!rules.from_client && ks_aborts_reserve(&log->st.aborts, c.batches))) {
         c.verdict.error = KS_K_STORAGE_ERROR;
+        c.verdict.blind = true;
     }
     return c;
 }
 
 /* Gives one batch its offset, epoch and timestamps, and notes its producer. */
-static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct ks_verdict v,
-                      int64_t offset, int64_t now)
+static void place_one(struct ks_log *log, uint8_t *p, struct checked *c, struct ks_batch *b,
+                      struct ks_verdict v, int64_t offset, int64_t now)
 {
     if (v.stamp) {
         ks_batch_stamp(p, b->size, log->cfg.log_append_time, v.max_ts);
@@ -104,15 +89,17 @@ static void place_one(struct ks_log *log, uint8_t *p, struct ks_batch *b, struct
     }
     ks_batch_place(p, offset, log->epoch);
     b->base = offset;
-    int rc = ks_prods_apply(&log->st.prods, b, now);
+    int rc = ks_state_produced(&log->st, b, ks_batch_marker(p, b), now);
     KC_ASSERT(rc == 0); /* check() made room */
+    c->first_ts = offset == log->end ? b->max_ts : c->first_ts;
+    c->max_ts = KC_MAX(c->max_ts, b->max_ts);
 }
 
 static void place(struct ks_log *log, uint8_t *p, struct checked *c,
                   const struct ks_append_args *args)
 {
     if (c->batches == 1) {
-        place_one(log, p, &c->last, c->verdict, log->end, args->now_wall_ms);
+        place_one(log, p, c, &c->last, c->verdict, log->end, args->now_wall_ms);
         return;
     }
     struct ks_rules rules = {
@@ -127,7 +114,7 @@ static void place(struct ks_log *log, uint8_t *p, struct checked *c,
         struct ks_batch b = {0};
         struct ks_verdict v = ks_batch_judge(p, left, &rules, args->now_wall_ms, &b);
         KC_ASSERT(!v.error); /* the same bytes passed check() */
-        place_one(log, p, &b, v, offset, args->now_wall_ms);
+        place_one(log, p, c, &b, v, offset, args->now_wall_ms);
         offset += b.last_delta + 1LL;
         p += b.size;
         left -= b.size;
@@ -159,27 +146,31 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
 {
     int16_t error = refused(log, args);
     if (error) {
-        answer(args, log, error, NULL);
+        answer(args, error, NULL, -1);
         return;
     }
     struct checked c = check(log, args);
     if (c.verdict.error || (c.refusal && args->acks == 0)) {
-        answer(args, log, c.verdict.error ? c.verdict.error : c.refusal, c.verdict.message);
+        answer(args, c.verdict.error ? c.verdict.error : c.refusal, c.verdict.message,
+               c.verdict.blind ? -1 : log->st.start);
         return;
     }
     struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
     if (!entry) {
-        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        answer(args, KS_K_STORAGE_ERROR, NULL, -1);
         return;
     }
     entry->base = entry->end = log->end;
     entry->append_time_ms = log->cfg.log_append_time ? args->now_wall_ms : -1;
-    if (c.refusal || c.duplicate_last >= 0) {
+    if (c.refusal || c.original) {
         /* A repeat is acked after its original, so it waits in the same line; so does what is out of
          * sequence: a deposed owner does not know the newest sequences, and a producer that believes
          * its word starts a new epoch and sends again what the real owner may have. */
         entry->refusal = c.refusal;
-        entry->duplicate_base = c.refusal ? -1 : c.duplicate_last - c.last.last_delta;
+        if (c.original) {
+            entry->duplicate_base = c.original->last_offset - c.last.last_delta;
+            entry->append_time_ms = c.original->max_ts;
+        }
         enqueue(log, entry, args);
         return;
     }
@@ -188,10 +179,13 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
     entry->data = ks_cache_add(log, args->batches, entry->base, entry->end, &p);
     if (!entry->data.buf) {
         ks_entry_free(entry);
-        answer(args, log, KS_K_STORAGE_ERROR, NULL);
+        answer(args, KS_K_STORAGE_ERROR, NULL, -1);
         return;
     }
     place(log, p, &c, args);
+    entry->first_ts = c.first_ts;
+    entry->max_ts = c.max_ts;
     log->end = entry->end;
+    ks_ckpt_appended(log, entry->data.len);
     enqueue(log, entry, args);
 }

@@ -12,6 +12,7 @@ enum {
     OFF_ATTRS = 21,
     OFF_MAX_TS = 35
 };
+enum { NO_TIMESTAMP = -1 };
 
 bool ks_batch_parse(const uint8_t *p, struct ks_batch *ret)
 {
@@ -50,9 +51,8 @@ void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch)
 
 void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts)
 {
-    if (append_time) {
-        ks_put16(p + OFF_ATTRS, (uint16_t)(ks_get16(p + OFF_ATTRS) | KS_ATTR_APPEND_TIME));
-    }
+    uint16_t attrs = ks_get16(p + OFF_ATTRS) & (uint16_t)~KS_ATTR_APPEND_TIME;
+    ks_put16(p + OFF_ATTRS, append_time ? attrs | KS_ATTR_APPEND_TIME : attrs);
     ks_put64(p + OFF_MAX_TS, (uint64_t)max_ts);
     ks_put32(p + OFF_CRC, kc_crc32c(0, p + OFF_ATTRS, size - OFF_ATTRS));
 }
@@ -72,6 +72,24 @@ static bool varint(const uint8_t **p, const uint8_t *end, int64_t *ret)
     return false;
 }
 
+enum ks_marker ks_batch_marker(const uint8_t *p, const struct ks_batch *b)
+{
+    const uint8_t *at = p + KS_BATCH_HEADER, *end = p + b->size;
+    int64_t len, ts_delta, offset_delta, key_len;
+    if (!(b->attrs & KS_ATTR_CONTROL) || (b->attrs & KS_ATTR_CODEC) || !varint(&at, end, &len) ||
+        len < 1 || len > end - at) {
+        return KS_MARK_NONE;
+    }
+    end = at + len;
+    at++; /* attributes of the record */
+    if (!varint(&at, end, &ts_delta) || !varint(&at, end, &offset_delta) ||
+        !varint(&at, end, &key_len) || key_len < 4 || key_len > end - at) {
+        return KS_MARK_NONE;
+    }
+    uint16_t type = ks_get16(at + 2); /* behind the key's version */
+    return type == KS_MARK_ABORT || type == KS_MARK_COMMIT ? (enum ks_marker)type : KS_MARK_NONE;
+}
+
 void ks_records_begin(struct ks_record_iter *it, const uint8_t *p, const struct ks_batch *b)
 {
     *it = (struct ks_record_iter){
@@ -84,48 +102,34 @@ int ks_records_next(struct ks_record_iter *it, struct ks_record *ret)
         return it->p == it->end ? 0 : -1;
     }
     it->left--;
-    int64_t len, ts_delta, offset_delta;
+    int64_t len, ts_delta, offset_delta, key_len;
     if (!varint(&it->p, it->end, &len) || len < 1 || len > it->end - it->p) {
         return -1;
     }
     const uint8_t *next = it->p + len;
-    const uint8_t *p = it->p + 1;
-    uint8_t attrs = *it->p;
+    const uint8_t *p = it->p + 1; /* attributes of a record: unused */
     if (!varint(&p, next, &ts_delta) || !varint(&p, next, &offset_delta) || offset_delta < 0 ||
-        offset_delta > INT32_MAX) {
+        offset_delta > INT32_MAX || !varint(&p, next, &key_len)) {
         return -1;
     }
     *ret = (struct ks_record){
         .offset_delta = offset_delta,
         .timestamp = (int64_t)((uint64_t)it->base_ts + (uint64_t)ts_delta),
-        .rest = p,
-        .rest_len = (size_t)(next - p),
-        .attrs = attrs,
+        .keyed = key_len >= 0,
     };
     it->p = next;
     return 1;
 }
 
-bool ks_record_kv(const struct ks_record *r, struct ks_record_kv *ret)
-{
-    const uint8_t *p = r->rest, *end = r->rest + r->rest_len;
-    int64_t key_len, value_len;
-    if (!varint(&p, end, &key_len) || key_len < -1 || key_len > end - p) {
-        return false;
-    }
-    const uint8_t *key = key_len < 0 ? NULL : p;
-    p += KC_MAX(key_len, (int64_t)0);
-    if (!varint(&p, end, &value_len) || value_len < -1 || value_len > end - p) {
-        return false;
-    }
-    *ret = (struct ks_record_kv){
-        .key = key, .key_len = key_len, .value = value_len < 0 ? NULL : p, .value_len = value_len};
-    return true;
-}
-
 static struct ks_verdict bad(int16_t error, const char *message)
 {
     return (struct ks_verdict){.error = error, .message = message};
+}
+
+/* Of a request that Kafka refuses before it comes to the log, or of bytes it cannot trust. */
+static struct ks_verdict blind(int16_t error, const char *message)
+{
+    return (struct ks_verdict){.error = error, .message = message, .blind = true};
 }
 
 /* A codec bit without that codec's own magic number is refused here: consumers would fail on it.
@@ -153,14 +157,10 @@ static bool codec_plausible(const uint8_t *p, const struct ks_batch *b)
 
 static bool ts_outside(int64_t ts, const struct ks_rules *rules, int64_t now)
 {
-    enum { NO_TIMESTAMP = -1 };
     if (ts == NO_TIMESTAMP) {
         return false;
     }
-    if (ts < 0) {
-        return true;
-    }
-    return (rules->ts_before_max_ms >= 0 && ts < now && now - ts > rules->ts_before_max_ms) ||
+    return (rules->ts_before_max_ms >= 0 && ts < now - rules->ts_before_max_ms) ||
            (rules->ts_after_max_ms >= 0 && ts > now && ts - now > rules->ts_after_max_ms);
 }
 
@@ -169,7 +169,9 @@ static struct ks_verdict judge_records(const uint8_t *p, const struct ks_batch *
                                        const struct ks_rules *rules, int64_t now)
 {
     int64_t max_ts = b->max_ts;
-    bool outside;
+    bool outside, keyless = false;
+    /* A producer's own LogAppendTime: the one timestamp of all records, and not what is kept. */
+    bool one_ts = b->attrs & KS_ATTR_APPEND_TIME;
     if (b->attrs & KS_ATTR_CODEC) {
         if (!codec_plausible(p, b)) {
             return bad(KS_K_INVALID_RECORD, "compressed records do not match their codec");
@@ -187,25 +189,31 @@ static struct ks_verdict judge_records(const uint8_t *p, const struct ks_batch *
             if (r.offset_delta != i++) {
                 return bad(KS_K_INVALID_RECORD, "record offsets in a batch are not consecutive");
             }
-            max_ts = KC_MAX(max_ts, r.timestamp);
-            outside = outside || ts_outside(r.timestamp, rules, now);
+            int64_t ts = one_ts ? b->max_ts : r.timestamp;
+            max_ts = KC_MAX(max_ts, ts);
+            bool no_key = rules->compact && rules->from_client && !r.keyed;
+            keyless = keyless || no_key;
+            outside = outside || (!no_key && ts_outside(ts, rules, now));
         }
         if (rc < 0) {
             return bad(KS_K_INVALID_RECORD, "malformed record in a batch");
         }
     }
-    if (rules->append_time) {
-        return (struct ks_verdict){.stamp = true, .max_ts = now};
-    }
-    if (b->attrs & KS_ATTR_APPEND_TIME) {
+    if (one_ts && (rules->append_time || b->max_ts == NO_TIMESTAMP)) {
         return bad(KS_K_INVALID_TIMESTAMP,
                    "a producer must not set the timestamp type to LogAppendTime");
     }
-    if (outside) {
+    if (outside && !rules->append_time) {
         return bad(KS_K_INVALID_TIMESTAMP, "timestamp of a record is out of range");
     }
+    if (keyless) {
+        return bad(KS_K_INVALID_RECORD, "records of a compacted topic need a key");
+    }
+    if (rules->append_time) {
+        return (struct ks_verdict){.stamp = true, .max_ts = now};
+    }
     /* A wrong max timestamp is not refused, but set right (measured). */
-    return (struct ks_verdict){.stamp = max_ts != b->max_ts, .max_ts = max_ts};
+    return (struct ks_verdict){.stamp = one_ts || max_ts != b->max_ts, .max_ts = max_ts};
 }
 
 struct ks_verdict ks_batch_judge(const uint8_t *p, size_t len, const struct ks_rules *rules,
@@ -213,30 +221,30 @@ struct ks_verdict ks_batch_judge(const uint8_t *p, size_t len, const struct ks_r
 {
     struct ks_batch b;
     if (len < KS_BATCH_HEADER) {
-        return bad(KS_K_INVALID_RECORD, "no whole record batch");
+        return blind(KS_K_INVALID_RECORD, "no whole record batch");
+    }
+    if (p[OFF_MAGIC] > 2) {
+        return blind(KS_K_CORRUPT_MESSAGE, NULL);
     }
     if (p[OFF_MAGIC] != 2) {
-        return bad(KS_K_INVALID_RECORD, "only record batches of magic 2 are accepted");
+        return blind(KS_K_INVALID_RECORD, "only record batches of magic 2 are accepted");
     }
     if (!ks_batch_parse(p, &b) || b.size > len) {
-        return bad(KS_K_INVALID_RECORD, "record batch is truncated");
+        return blind(KS_K_INVALID_RECORD, "record batch is truncated");
     }
     if (rules->from_client) {
         if (b.size != len) {
-            return bad(KS_K_INVALID_RECORD, "exactly one record batch a partition is accepted");
+            return blind(KS_K_INVALID_RECORD, "exactly one record batch a partition is accepted");
         }
         if (b.base != 0) {
             return bad(KS_K_INVALID_RECORD, "the base offset of a produced batch must be 0");
         }
     }
     if (b.size > (size_t)KC_MAX(rules->max_message_bytes, 0)) {
-        return bad(KS_K_MESSAGE_TOO_LARGE, NULL);
-    }
-    if (b.size > (uint64_t)KC_MAX(rules->segment_bytes, (int64_t)0)) {
-        return bad(KS_K_RECORD_LIST_TOO_LARGE, NULL);
+        return blind(KS_K_MESSAGE_TOO_LARGE, NULL);
     }
     if (!ks_batch_crc_ok(p, &b)) {
-        return bad(KS_K_CORRUPT_MESSAGE, NULL);
+        return blind(KS_K_CORRUPT_MESSAGE, NULL);
     }
     if (b.count <= 0 || b.count != b.last_delta + 1) {
         return bad(KS_K_INVALID_RECORD, "record count does not match the last offset delta");
@@ -244,11 +252,13 @@ struct ks_verdict ks_batch_judge(const uint8_t *p, size_t len, const struct ks_r
     if ((b.attrs & KS_ATTR_CONTROL) && rules->from_client) {
         return bad(KS_K_INVALID_RECORD, "clients must not write control batches");
     }
-    if (b.producer_id >= 0 && !(b.attrs & KS_ATTR_CONTROL) &&
-        (b.first_seq < 0 || b.producer_epoch < 0)) {
-        return bad(KS_K_INVALID_RECORD, "a producer id needs a sequence number and an epoch");
+    if (b.producer_id >= 0 && !(b.attrs & KS_ATTR_CONTROL) && b.first_seq < 0) {
+        return bad(KS_K_INVALID_RECORD, "a producer id needs a sequence number");
     }
     struct ks_verdict v = judge_records(p, &b, rules, now_wall_ms);
+    if (!v.error && b.size > (uint64_t)KC_MAX(rules->segment_bytes, (int64_t)0)) {
+        return blind(KS_K_RECORD_LIST_TOO_LARGE, NULL);
+    }
     if (!v.error) {
         *ret_batch = b;
     }

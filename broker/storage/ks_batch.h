@@ -17,8 +17,7 @@ enum {
     KS_ATTR_CODEC = 0x07,
     KS_ATTR_APPEND_TIME = 0x08,
     KS_ATTR_TRANSACTIONAL = 0x10,
-    KS_ATTR_CONTROL = 0x20,
-    KS_ATTR_HORIZON = 0x40 /* the base timestamp is a delete horizon (KIP-534) */
+    KS_ATTR_CONTROL = 0x20
 };
 
 struct ks_batch {
@@ -48,22 +47,18 @@ bool ks_batch_parse(const uint8_t *p, struct ks_batch *ret);
 bool ks_batch_crc_ok(const uint8_t *p, const struct ks_batch *b);
 /* Writes base offset and leader epoch (not covered by the CRC). */
 void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch);
-/* Writes max timestamp, sets the timestamp type if append_time, and the CRC anew. */
+/* Writes max timestamp, timestamp type, and the CRC anew. */
 void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts);
+
+/* What a control batch says: the key of its first record (KIP-98). p holds b->size bytes. */
+enum ks_marker { KS_MARK_NONE = -1, KS_MARK_ABORT = 0, KS_MARK_COMMIT = 1 };
+enum ks_marker ks_batch_marker(const uint8_t *p, const struct ks_batch *b);
 
 /* A record inside an uncompressed batch. */
 struct ks_record {
     int64_t offset_delta;
     int64_t timestamp;
-    const uint8_t *rest; /* key, value and headers, as they stand */
-    size_t rest_len;
-    uint8_t attrs;
-};
-struct ks_record_kv {
-    const uint8_t *key; /* NULL without one */
-    int64_t key_len; /* -1 = none */
-    const uint8_t *value; /* NULL without one: a tombstone */
-    int64_t value_len; /* -1 = none */
+    bool keyed;
 };
 struct ks_record_iter {
     const uint8_t *p, *end;
@@ -74,8 +69,6 @@ struct ks_record_iter {
 void ks_records_begin(struct ks_record_iter *it, const uint8_t *p, const struct ks_batch *b);
 /* 1 = *ret filled, 0 = end, exactly at the last byte; -1 = malformed. */
 int ks_records_next(struct ks_record_iter *it, struct ks_record *ret);
-/* Key and value of a record; false: malformed. */
-bool ks_record_kv(const struct ks_record *r, struct ks_record_kv *ret);
 
 /* What a topic demands of a client's batch. */
 struct ks_rules {
@@ -83,11 +76,13 @@ struct ks_rules {
     int64_t segment_bytes;
     int64_t ts_before_max_ms, ts_after_max_ms; /* < 0 = no bound */
     bool append_time;
+    bool compact; /* every record of a client needs a key */
     bool from_client; /* coordinators may write control batches, several at once */
 };
 struct ks_verdict {
     int16_t error; /* Kafka's code */
     const char *message;
+    bool blind; /* refused before the log was looked at: its start is not told */
     bool stamp; /* max timestamp or type must be rewritten */
     int64_t max_ts;
 };

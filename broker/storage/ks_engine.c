@@ -13,8 +13,17 @@
 #include "storage/ks_probe.h"
 #include "storage/ks_scan.h"
 
-enum { SCAN_THREADS = 16, READ_THREADS = 4, SYNC_THREADS = 8, RECOVER_THREADS = 4 };
+/* Takeovers mostly wait for the disk, and syncs that wait together share one commit of its journal. */
+enum {
+    SCAN_THREADS = 64,
+    WARM_THREADS = 2,
+    READ_THREADS = 4,
+    SYNC_THREADS = 16,
+    RECOVER_THREADS = 4,
+    HINT_THREADS = 2
+};
 #define CACHE_BYTES (64LL * 1024 * 1024)
+#define INDEX_BYTES (64LL * 1024 * 1024)
 
 /* ---- incarnations ---- */
 
@@ -277,12 +286,14 @@ static int probe(struct ks_fs *fs, bool unsafe, struct kc_err *err)
 /* Threads; on failure those that run are stopped by the caller's unref path. */
 static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
 {
-    e->scan = rt_pool_new("ks-scan", SCAN_THREADS);
+    e->warm = rt_pool_new("ks-warm", WARM_THREADS);
+    e->scan =
+        rt_pool_new("ks-scan", opts->takeover_threads > 0 ? opts->takeover_threads : SCAN_THREADS);
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
     e->sync =
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
     e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
-    e->clean = rt_pool_new("ks-clean", 1);
+    e->hint = rt_pool_new("ks-hint", HINT_THREADS);
     int rc = ks_commit_start(e);
     if (rc) {
         return rc;
@@ -310,25 +321,31 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
     e->unconfirmed = KS_UNCONFIRMED_MAX;
+    atomic_init(&e->retention_check_ms, 10000);
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
+    e->checkpoint_bytes = opts->checkpoint_bytes > 0 ? opts->checkpoint_bytes : KS_CKPT_BYTES;
+    e->index_bytes = INDEX_BYTES;
     ks_fds_init(&e->fds, KS_IDLE_FILES);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->p_lock, NULL);
     e->pools_gone = true; /* until they are there */
     pthread_cond_init(&e->log_gone, NULL);
+    ks_graves_init(&e->graves);
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
-    ks_cleaner_init(e);
+    kc_map_init(&e->condemned);
+    kc_map_init(&e->zombies);
     int rc = make_dirs(&e->fs, &why);
     rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
     rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
     if (!rc && (rc = start_threads(e, opts))) {
         kc_fail(&why, rc, "threads: %s", kc_strerror(rc));
         rt_pool_free(e->scan);
+        rt_pool_free(e->warm);
         rt_pool_free(e->read);
         rt_pool_free(e->sync);
         rt_pool_free(e->recover);
-        rt_pool_free(e->clean);
+        rt_pool_free(e->hint);
     }
     if (rc) {
         ks_engine_unref(e);
@@ -358,9 +375,11 @@ void ks_engine_unref(struct ks_engine *e)
     }
     kc_map_fini(&e->logs, NULL);
     kc_map_fini(&e->orphans, kc_free);
+    kc_map_fini(&e->condemned, NULL);
+    kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
-    ks_cleaner_fini(e);
     ks_fds_fini(&e->fds);
+    ks_graves_fini(&e->graves);
     pthread_cond_destroy(&e->log_gone);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->p_lock);
@@ -373,16 +392,19 @@ void ks_engine_close(struct ks_engine *e)
     if (!e) {
         return;
     }
+    rt_pool_free(e->warm);
     rt_pool_free(e->scan); /* its jobs wake the watch thread */
     ks_watch_stop(e);
-    ks_cleaner_stop(e);
     pthread_mutex_lock(&e->p_lock);
-    e->recover_gone = e->clean_gone = true;
+    e->recover_gone = true;
     pthread_mutex_unlock(&e->p_lock);
-    rt_pool_free(e->clean);
     rt_pool_free(e->recover); /* ends; what it pushes is still dealt with */
     ks_commit_stop(e);
     rt_pool_free(e->sync);
+    pthread_mutex_lock(&e->p_lock);
+    e->hint_gone = true;
+    pthread_mutex_unlock(&e->p_lock);
+    rt_pool_free(e->hint); /* ends what was queued: the snapshots of a planned stop */
     pthread_mutex_lock(&e->p_lock);
     e->pools_gone = true;
     pthread_mutex_unlock(&e->p_lock);
@@ -391,6 +413,14 @@ void ks_engine_close(struct ks_engine *e)
 }
 
 /* ---- numbers ---- */
+
+void ks_engine_note_open(struct ks_engine *e, uint64_t bytes)
+{
+    uint64_t max = atomic_load(&e->m_open_read_max);
+    atomic_fetch_add(&e->m_open_read, bytes);
+    while (bytes > max && !atomic_compare_exchange_weak(&e->m_open_read_max, &max, bytes)) {
+    }
+}
 
 int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms)
 {
@@ -416,10 +446,8 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .cache_misses = atomic_load(&e->m_misses),
         .open_logs = (uint64_t)KC_MAX(atomic_load(&e->n_logs), (int64_t)0),
         .errors = atomic_load(&e->m_errors),
-        .cleanings = atomic_load(&e->m_cleanings),
-        .clean_read_bytes = atomic_load(&e->m_clean_read),
-        .clean_written_bytes = atomic_load(&e->m_clean_written),
-        .clean_errors = atomic_load(&e->m_clean_errors),
-        .uncleanable = (uint64_t)KC_MAX(atomic_load(&e->m_uncleanable), (int64_t)0),
+        .checkpoints = atomic_load(&e->m_ckpts),
+        .open_read_bytes = atomic_load(&e->m_open_read),
+        .open_read_max = atomic_load(&e->m_open_read_max),
     };
 }

@@ -30,7 +30,9 @@ struct ks_opts {
     bool unsafe_storage; /* run on a volume that failed the conformance probe */
     int32_t commit_threads; /* 0 = default */
     int32_t read_threads; /* 0 = default */
+    int32_t takeover_threads; /* takeovers at once; 0 = default */
     int64_t cache_bytes; /* recent batches kept in memory, all partitions; 0 = default */
+    int64_t checkpoint_bytes; /* appended bytes between two snapshots of a log; 0 = default */
     struct rt_loop *loop; /* control loop: fenced */
     ks_fenced_fn on_fenced;
     void *ctx;
@@ -55,27 +57,10 @@ int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms);
 struct ks_metrics {
     uint64_t appended_bytes, commits, fsyncs, fence_checks, zombie_bytes, read_bytes, cache_hits,
         cache_misses, open_logs, errors;
-    uint64_t cleanings, clean_read_bytes, clean_written_bytes, clean_errors, uncleanable;
+    uint64_t checkpoints; /* snapshots and indexes written */
+    uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
 };
 void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret); /* [any] */
-
-/* ---- log compaction ---- */
-
-struct ks_cleaner_config { /* log.cleaner.* of Kafka */
-    bool enabled;
-    int64_t backoff_ms; /* between looks while there is nothing to clean */
-    int64_t dedupe_bytes; /* of memory for the newest offsets of keys; 0 = default */
-    int64_t io_bytes_per_s; /* read and written; 0 = no bound */
-};
-/* In force from the next round on; before it is called: the defaults. [any] */
-void ks_engine_cleaner(struct ks_engine *e, const struct ks_cleaner_config *cfg);
-/* Looks now for a log to clean, as it else does by itself after backoff_ms: topics with
- * cleanup.policy=compact whose dirty part is large or old enough (ks_clean_pick.h). The cleaning
- * itself runs on a thread of its own, one log at a time, until nothing is due. False: at it already.
- * For tests and the simulation. [any] */
-bool ks_clean_now(struct ks_engine *e);
-/* Neither a round nor a cleaning is under way. [any] */
-bool ks_clean_idle(struct ks_engine *e);
 
 /* ---- topics on the volume ---- */
 
@@ -120,10 +105,11 @@ struct ks_log_config { /* topic configs that touch the log; see ks_log_configure
     bool log_append_time;
     bool compact;
     bool compact_only; /* cleanup.policy has no "delete": no retention, no DeleteRecords */
-    double min_dirty_ratio; /* min.cleanable.dirty.ratio */
-    int64_t min_compaction_lag_ms, max_compaction_lag_ms, delete_retention_ms;
     int64_t timestamp_before_max_ms, timestamp_after_max_ms;
-    int64_t flush_messages; /* 1 = sync before ack (default) */
+    int64_t flush_messages; /* records; 1 = sync before ack (default) */
+    int64_t flush_ms; /* where flush_messages is more: longest time without a sync; 0 = no limit */
+    int64_t segment_jitter_ms; /* up to this much is taken off segment_ms, anew for each file */
+    int64_t retention_check_ms; /* of the whole broker: between two looks; 0 = 10 s */
 };
 struct ks_open_args {
     struct kc_uuid topic_id;
@@ -156,6 +142,8 @@ int32_t ks_log_partition(const struct ks_log *log);
 /* Of our claim = leader epoch clients see. Grows under an open log when an error on a file made the
  * engine claim again; the watcher is called then. */
 int32_t ks_log_epoch(const struct ks_log *log);
+/* Of the record at the log start, as far as epochs are remembered; -1 = none. [owner] */
+int32_t ks_log_start_epoch(const struct ks_log *log);
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg); /* [owner] */
 
 struct ks_offsets {
@@ -173,7 +161,7 @@ struct ks_append_result {
     int16_t error;
     int64_t base_offset; /* also for a duplicate: the original one */
     int64_t append_time_ms; /* LogAppendTime, else -1 */
-    int64_t log_start;
+    int64_t log_start; /* -1 with errors that Kafka does not tell it with */
     const char *message; /* static text for record errors, or NULL */
 };
 typedef void (*ks_append_done)(void *ctx, const struct ks_append_result *r);
@@ -234,6 +222,14 @@ struct ks_delete {
     void (*done)(struct ks_delete *d, int16_t error, int64_t log_start);
 };
 void ks_log_delete_records(struct ks_log *log, struct ks_delete *d);
+
+/* Aborted transactions that overlap [from, to), in the order of their markers: what a read_committed
+ * consumer leaves out. Copies up to cap, returns how many there are. [owner] */
+struct ks_aborted {
+    int64_t producer_id, first_offset;
+};
+int32_t ks_log_aborted(const struct ks_log *log, int64_t from, int64_t to, struct ks_aborted *ret,
+                       int32_t cap);
 
 struct ks_producer {
     int64_t producer_id;

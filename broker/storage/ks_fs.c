@@ -197,3 +197,8 @@ bool ks_fs_network(struct ks_fs *fs)
 {
     return !fs->ops->network || fs->ops->network(fs->ctx);
 }
+
+bool ks_fs_ordered(struct ks_fs *fs)
+{
+    return fs->ops->ordered && fs->ops->ordered(fs->ctx);
+}

@@ -54,6 +54,8 @@ struct ks_fs_ops {
     void (*forget)(void *ctx, int fd);
     /* May somebody else's crash take bytes that this machine can read? NULL = yes (ADR 10). */
     bool (*network)(void *ctx);
+    /* Do names become durable at once, or in the order in which they were made? NULL = no. */
+    bool (*ordered)(void *ctx);
     void (*fini)(void *ctx);
 };
 
@@ -98,5 +100,8 @@ void ks_fs_forget(struct ks_fs *fs, int fd);
 /* False only for file systems known to be of this machine: one crash ends them and us, and a sync
  * of a file covers what others wrote (ADR 10). */
 bool ks_fs_network(struct ks_fs *fs);
+/* True: a name that is durable implies those made before it, so a record needs no sync of the
+ * directory for the files it names; only the last name of a row does. */
+bool ks_fs_ordered(struct ks_fs *fs);
 
 #endif

@@ -18,6 +18,7 @@
 struct posix {
     int root; /* directory descriptor of the volume */
     char *path; /* of the root: truncate(2) has no *at form */
+    long magic; /* of the file system */
 };
 
 static int posix_open(void *ctx, const char *path, enum ks_open_mode mode)
@@ -166,23 +167,31 @@ static void posix_forget(void *ctx, int fd)
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: failing only costs memory */
 }
 
+static bool is_one_of(const struct posix *p, const long *magic, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (p->magic == magic[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Unknown ones count as network file systems, where the longer way is taken; it is never wrong. */
 static bool posix_network(void *ctx)
 {
     static const long local[] = {
         EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC,   OVERLAYFS_SUPER_MAGIC,
         F2FS_SUPER_MAGIC, RAMFS_MAGIC,     ZFS_MAGIC,         BCACHEFS_MAGIC};
-    struct posix *p = ctx;
-    struct statfs sf;
-    if (fstatfs(p->root, &sf) < 0) {
-        return true;
-    }
-    for (size_t i = 0; i < KC_ARRAY_LEN(local); i++) {
-        if ((long)sf.f_type == local[i]) {
-            return false;
-        }
-    }
-    return true;
+    return !is_one_of(ctx, local, KC_ARRAY_LEN(local));
+}
+
+/* One journal for all metadata (ext4, xfs), or every name on stable storage before the answer (NFS).
+ * Not those that log single inodes when they are synced (btrfs, f2fs). */
+static bool posix_ordered(void *ctx)
+{
+    static const long ordered[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, TMPFS_MAGIC, NFS_SUPER_MAGIC};
+    return is_one_of(ctx, ordered, KC_ARRAY_LEN(ordered));
 }
 
 static void posix_fini(void *ctx)
@@ -212,14 +221,17 @@ int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err)
         .list = posix_list,
         .forget = posix_forget,
         .network = posix_network,
+        .ordered = posix_ordered,
         .fini = posix_fini,
     };
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) {
         return kc_fail(err, -errno, "data directory %s: %s", dir, kc_strerror(-errno));
     }
+    struct statfs sf;
     struct posix *p = kc_zalloc(sizeof(*p));
     p->root = root;
+    p->magic = fstatfs(root, &sf) == 0 ? (long)sf.f_type : 0;
     p->path = kc_strdup(dir);
     ks_fs_init(fs, &ops, p);
     return 0;

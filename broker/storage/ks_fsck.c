@@ -69,9 +69,7 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
         return;
     }
     struct ks_scan s = {.fd = fd,
-                        .epoch = cf->last_epoch,
-                        .gaps = cf->compacted,
-                        .first_epoch = cf->epoch,
+                        .epoch = cf->epoch,
                         .limit = cf->len,
                         .end = cf->end,
                         .crc = true,
@@ -218,12 +216,30 @@ static bool on_partition(void *arg, const char *name)
     return true;
 }
 
+/* A tombstone stands: what is left of the topic is on its way out, in any order (ADR 11). */
+static bool is_deleted(struct fsck *f)
+{
+    char grave[KS_PATH_MAX];
+    snprintf(grave, sizeof(grave), "deleted/%s", f->topic_text);
+    int fd = ks_fs_open(&f->fs, grave, KS_HANDLE);
+    if (fd < 0) {
+        return false;
+    }
+    ks_fs_close(&f->fs, fd);
+    fprintf(f->opts->out, "topics/%s is deleted, its files are being removed\n", f->topic_text);
+    return true;
+}
+
 static bool on_topic(void *arg, const char *name)
 {
     struct fsck *f = arg;
     char dir[KS_PATH_MAX];
     if (kc_uuid_from_b64(kc_str_of(name), &f->topic) == 0) {
         kc_uuid_to_b64(&f->topic, f->topic_text);
+        if (is_deleted(f)) {
+            f->r->deleted++;
+            return true;
+        }
         f->r->topics++;
         ks_path_topic(dir, &f->topic, NULL);
         int rc = ks_fs_list(&f->fs, dir, on_partition, f);

@@ -6,7 +6,7 @@
  *                  several), then one fence check for all, then one message a loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
- *   scan pool      takeovers; recover pool: recoveries, which takeovers may have to wait for; read
+ *   scan pool      takeovers; warm pool: what is prepared for planned moves; recover pool: recoveries, which takeovers may have to wait for; read
  *                  pool: reads that miss the cache, lookups
  */
 #ifndef KS_INT_H
@@ -17,7 +17,7 @@
 #include "base/kc_list.h"
 #include "base/kc_map.h"
 #include "rt/rt_pool.h"
-#include "storage/ks_clean_pick.h"
+#include "storage/ks_ckpt.h"
 #include "storage/ks_engine.h"
 #include "storage/ks_state.h"
 #include "storage/ks_vol.h"
@@ -45,7 +45,7 @@ enum ks_entry_kind {
     KS_E_SEAL,
     KS_E_CLOSE,
     KS_E_TRIM,
-    KS_E_COMPACT,
+    KS_E_FLUSH, /* flush.ms is over */
     KS_E_RECOVERED, /* a recovery ended: success or not */
     KS_E_RETRY /* time for another recovery */
 };
@@ -60,6 +60,7 @@ struct ks_entry {
     struct kc_slice
         data; /* placed batches, referenced; len 0: a duplicate waits for its original */
     int64_t base, end;
+    int64_t first_ts, max_ts; /* max timestamp of its first batch, and of all */
     int64_t append_time_ms;
     int64_t duplicate_base; /* -1 = none */
     int16_t refusal; /* what the producer's state says; told when the check is passed */
@@ -70,6 +71,7 @@ struct ks_entry {
     int16_t error;
     uint64_t pos;
     struct ks_file *file; /* referenced */
+    bool synced; /* a sync covers it and all before it */
     /* KS_E_SEAL */
     struct rt_loop *seal_loop;
     ks_seal_done seal_done;
@@ -78,16 +80,18 @@ struct ks_entry {
     uint8_t *record;
     /* KS_E_TRIM */
     struct ks_trim *trim;
-    /* KS_E_COMPACT */
-    struct ks_clean_job *cleaning; /* its swap; comes back with the entry */
     /* KS_E_RECOVERED */
     struct ks_takeover *takeover;
 };
 
 /* What a TRIM is to do: a new log start (not above what is acked) and the files wholly below it. No
- * files and no higher start: nothing is written, only the fence check is asked for. */
+ * files and no higher start: nothing is written, only the fence check is asked for. roll: the last
+ * of the files is the active one, which a new one follows first; unless something was appended
+ * meanwhile, then the log starts with it. */
 struct ks_trim {
     int64_t start;
+    bool roll;
+    int64_t active_base;
     bool known; /* the start is not above what the chain says already */
     uint16_t n;
     struct ks_file_id files[64];
@@ -103,6 +107,7 @@ struct ks_shard {
     struct kc_list chunks; /* struct ks_chunk.in_shard */
     struct kc_list logs; /* struct ks_log.in_shard */
     int64_t bytes;
+    int64_t marks_bytes; /* indexes of finished segments */
 };
 
 struct ks_chunk {
@@ -145,15 +150,6 @@ struct ks_log {
     bool closed; /* ks_log_close or ks_log_seal was called: no callback may come any more */
     bool gone; /* stopped for good, the watcher knows */
     bool trimming; /* a TRIM is under way */
-    bool compacting; /* a COMPACT is under way */
-    struct ks_clean_job *clean_job; /* the cleaner is at this log */
-    int64_t clean; /* no key has two records before this offset */
-    int64_t
-        clean_after_ms; /* monotonic: the cleaner stays away until then; INT64_MAX = it gave up */
-    struct ks_file_id *sweep; /* files that the chain dropped and that may still be there */
-    uint32_t n_sweep;
-    bool in_doubt; /* the outcome of a COMPACT that names `doubt` is unknown (ADR 12) */
-    struct ks_file_id doubt;
     struct ks_delete *deletes; /* of that TRIM, then */
     struct ks_delete *more_deletes; /* those that came after it had started */
     int32_t epoch;
@@ -163,6 +159,8 @@ struct ks_log {
     struct ks_entry *pend_head, *pend_tail;
     struct kc_list chunks; /* struct ks_chunk.in_log, oldest first */
     struct kc_list reads; /* struct ks_read_req.in_log: under way */
+    struct ks_ckpt ckpt;
+    int64_t marks_bytes; /* of finished segments, as counted in the shard */
     struct ks_cursor cursors[KS_CURSORS];
     uint32_t next_cursor;
     ks_watch_fn watch;
@@ -186,8 +184,12 @@ struct ks_log {
     /* issued in the running tick, become the acked ones when its check is done */
     int64_t c_new_end;
     uint32_t c_new_crc;
-    int64_t c_unsynced; /* batches since the last sync (flush.messages > 1) */
-    _Atomic int64_t c_segment_bytes, c_flush_messages;
+    int64_t c_unsynced; /* records since the last sync (flush.messages > 1) */
+    _Atomic int64_t c_flush_at_ms; /* monotonic; when to sync them, 0 = never */
+    int64_t c_first_ts; /* max timestamp of the first batch of c_file; -1 = none */
+    int64_t c_made_ms; /* wall clock: when c_file was made */
+    uint32_t c_jitter; /* of c_file: 0 .. 2^32 - 1 stand for 0 .. segment.jitter.ms */
+    _Atomic int64_t c_segment_bytes, c_segment_ms, c_jitter_ms, c_flush_messages, c_flush_ms;
     _Atomic int64_t c_retry_at_ms; /* 0 = no recovery waits */
 };
 
@@ -222,17 +224,22 @@ enum {
     KS_IDLE_FILES = 512 /* open files that nobody uses */
 };
 
-/* Rounds of the cleaner (ks_clean.c). */
-struct ks_cleaner {
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t more; /* signalled when the cleaner is to stop */
-    struct ks_cleaner_config cfg;
-    bool busy; /* a round, or a cleaning that it chose, is under way */
-    int32_t shards_left; /* that have not said what they have */
-    struct ks_log *best; /* referenced */
-    struct ks_clean_need need;
-    int64_t next_round_ms; /* monotonic */
-    _Atomic bool stop;
+/* Topic ids that name entries of a directory, sorted. */
+struct ks_ids {
+    struct kc_uuid *v;
+    int32_t n, room;
+    int rc;
+};
+
+/* The last listing of deleted/. One serves everybody who asked before it started. */
+struct ks_graves {
+    pthread_mutex_t lock; /* guards all; never held over I/O */
+    pthread_cond_t done;
+    uint64_t started, finished; /* looks, counted */
+    bool running;
+    uint32_t waiting;
+    int rc;
+    struct ks_ids ids;
 };
 
 struct ks_engine {
@@ -243,20 +250,23 @@ struct ks_engine {
     ks_fenced_fn on_fenced;
     void *ctx;
     int32_t broker_id;
-    int64_t cache_bytes;
-    struct rt_pool *scan, *read, *sync, *recover, *clean;
-    struct ks_cleaner cleaner;
+    int64_t cache_bytes, checkpoint_bytes, index_bytes;
+    struct rt_pool *scan, *warm, *read, *sync, *recover, *hint;
 
-    pthread_mutex_t lock; /* guards inc, logs, orphans, shards */
+    pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;
     struct ks_inc *inc;
     struct kc_map logs; /* partition key -> struct ks_log: from opening to the last commit */
     struct kc_map orphans; /* partition key -> struct ks_orphan */
+    struct kc_map condemned; /* incarnations that we have fenced, for ever */
+    struct kc_map zombies; /* partition key -> uint64_t: late bytes that m_zombie has already */
     struct ks_shard *shards;
     int32_t n_shards;
 
+    struct ks_graves graves;
+
     pthread_mutex_t p_lock; /* guards what follows */
-    bool pools_gone, recover_gone, clean_gone;
+    bool pools_gone, recover_gone, hint_gone;
 
     pthread_t commit_thread;
     pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
@@ -274,11 +284,11 @@ struct ks_engine {
     _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
     _Atomic int64_t n_logs; /* in the map */
     _Atomic int32_t n_retries; /* logs with c_retry_at_ms set */
+    _Atomic bool relaxed; /* some log was told to ack before it syncs */
+    _Atomic int64_t retention_check_ms;
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
-        m_errors;
-    _Atomic uint64_t m_cleanings, m_clean_read, m_clean_written, m_clean_errors;
-    _Atomic int64_t m_uncleanable; /* partitions that the cleaner gave up */
+        m_errors, m_ckpts, m_open_read, m_open_read_max;
 };
 
 struct ks_key {
@@ -303,6 +313,18 @@ bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc);
 void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
 /* The log leaves the map: its partition may be opened again. */
 void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
+/* Counts what a takeover read. */
+void ks_engine_note_open(struct ks_engine *e, uint64_t bytes);
+
+/* ks_graves.c */
+int ks_ids_list(struct ks_fs *fs, const char *dir, struct ks_ids *ret, struct kc_err *err);
+void ks_ids_fini(struct ks_ids *ids);
+bool ks_ids_have(const struct ks_ids *ids, const struct kc_uuid *id);
+void ks_graves_init(struct ks_graves *g);
+void ks_graves_fini(struct ks_graves *g);
+/* Looks for a topic's tombstone, freshly: KC_E_GONE, 0 = there was none when this was called, or an
+ * error. Blocking. */
+int ks_graves_look(struct ks_engine *e, const struct kc_uuid *topic, struct kc_err *err);
 
 /* ks_watch.c */
 int ks_watch_start(struct ks_engine *e);
@@ -313,24 +335,11 @@ void ks_watch_wake(struct ks_engine *e);
 void ks_retention_post(struct ks_engine *e);
 
 /* ks_trim.c: owner loop */
-struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start);
+/* A TRIM to start; all: what is below it may include the active file. */
+struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start, bool all);
 void ks_trim_start(struct ks_log *log, struct ks_trim *tr); /* takes tr */
 void ks_trim_done(struct ks_entry *entry); /* the commit thread is through with it */
-/* One TRIM for all requests that wait, unless a record that names files is under way. */
-void ks_deletes_start(struct ks_log *log);
 void ks_deletes_fail(struct ks_log *log, int16_t error);
-
-/* ks_clean.c */
-void ks_cleaner_init(struct ks_engine *e);
-void ks_cleaner_fini(struct ks_engine *e);
-void ks_cleaner_stop(struct ks_engine *e); /* interrupts a cleaning */
-void ks_cleaner_tick(struct ks_engine *e); /* watch thread: time for a round? */
-/* The log was opened, or recovered, with this chain: takes its list of files to remove. */
-void ks_clean_opened(struct ks_log *log, struct ks_chain *c);
-/* A log that the cleaner gave up is tried again, or goes. */
-void ks_clean_forgive(struct ks_log *log);
-void ks_clean_cancel(struct ks_log *log); /* owner loop: what is under way is given up */
-void ks_clean_after(struct ks_entry *entry); /* owner loop: the COMPACT's outcome */
 
 /* ks_commit.c */
 int ks_commit_start(struct ks_engine *e);
@@ -347,7 +356,10 @@ void ks_log_stop(
 void ks_log_post_stop(struct ks_log *log); /* any thread */
 void ks_fail_appends(struct ks_log *log, int16_t error); /* owner loop */
 
-/* ks_task.c: one turn of a log's lower half: a run of appends written and synced, or one other
+/* ks_task.c */
+/* c_file is new: what decides when the next one follows starts anew. */
+void ks_log_file_begins(struct ks_log *log);
+/* One turn of a log's lower half: a run of appends written and synced, or one other
  * entry. What it took is in taken, in order. */
 struct ks_task {
     struct rt_work work;
@@ -368,6 +380,14 @@ struct kc_slice ks_cache_add(struct ks_log *log, struct kc_slice in, int64_t bas
 bool ks_cache_read(struct ks_log *log, const struct ks_read_args *args, struct ks_read_result *ret);
 void ks_cache_drop(struct ks_log *log);
 
+/* ks_index.c: owner loop */
+/* Adds the log's indexes of finished segments to the shard's account, and makes room if it is full:
+ * after every change of the segments. */
+void ks_index_recount(struct ks_log *log);
+void ks_index_leave(struct ks_log *log); /* before it leaves the shard */
+/* Has the index of segment i loaded, or made, on the read pool. */
+void ks_index_want(struct ks_log *log, uint32_t i);
+
 /* ks_read.c: fails every read and lookup under way; owner loop */
 void ks_reads_cancel(struct ks_log *log, int16_t error);
 
@@ -385,6 +405,7 @@ struct ks_takeover {
     struct ks_file *file; /* our first data file, made before the claim */
     bool file_named; /* a record names it, or may do so */
     int32_t epoch; /* ours, once claimed */
+    uint64_t scanned; /* bytes read to find where epochs end */
     int32_t blocker_broker;
     struct kc_uuid blocker;
 };
@@ -392,9 +413,10 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log);
 void ks_takeover_fini(struct ks_takeover *t);
 int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err);
 int ks_takeover_run(struct ks_takeover *t, struct kc_err *err);
-/* Makes a new, empty, synced data file of our incarnation; the directory is not synced. */
+/* Makes a new, empty data file of our incarnation. Its name is not durable before the directory is
+ * synced, or a later name on a file system that keeps their order (ks_fs_ordered). */
 int ks_data_file_new(struct ks_log *log, struct ks_file **ret);
-/* The same without the sync: its descriptor, or -errno. */
+/* Its descriptor only, or -errno. */
 int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret);
 
 /* ks_recover.c: after an error on a file, a new claim and a new file under the same log. */

@@ -17,9 +17,8 @@ void ks_log_unref(struct ks_log *log)
     if (log && atomic_fetch_sub_explicit(&log->refs, 1, memory_order_acq_rel) == 1) {
         KC_ASSERT(kc_list_empty(&log->chunks) && kc_list_empty(&log->reads) && !log->pend_head);
         ks_state_fini(&log->st);
+        ks_ckpt_fini(&log->ckpt);
         ks_file_unref(log->c_file);
-        ks_clean_forgive(log);
-        kc_free(log->sweep);
         ks_inc_unref(log->inc);
         struct ks_engine *e = log->e;
         kc_free(log);
@@ -31,7 +30,16 @@ static void set_config(struct ks_log *log, const struct ks_log_config *cfg)
 {
     log->cfg = *cfg;
     atomic_store(&log->c_segment_bytes, cfg->segment_bytes);
+    atomic_store(&log->c_segment_ms, cfg->segment_ms > 0 ? cfg->segment_ms : INT64_MAX);
+    atomic_store(&log->c_jitter_ms, cfg->segment_jitter_ms);
     atomic_store(&log->c_flush_messages, cfg->flush_messages);
+    atomic_store(&log->c_flush_ms, cfg->flush_ms);
+    if (cfg->flush_messages > 1) {
+        atomic_store(&log->e->relaxed, true);
+    }
+    if (cfg->retention_check_ms > 0) {
+        atomic_store(&log->e->retention_check_ms, cfg->retention_check_ms);
+    }
 }
 
 struct ks_log *ks_log_new(struct ks_engine *e, struct ks_inc *inc, const struct ks_open_args *args)
@@ -69,6 +77,8 @@ void ks_log_install_lower(struct ks_log *log, struct ks_takeover *t)
     log->c_end = log->c_new_end = t->build.st.end;
     log->c_crc = log->c_new_crc = 0;
     log->c_unsynced = 0;
+    atomic_store(&log->c_flush_at_ms, 0);
+    ks_log_file_begins(log);
     log->c_failed = false;
     log->c_error = 0;
 }
@@ -87,8 +97,9 @@ int ks_log_install_upper(struct ks_log *log, struct ks_takeover *t)
     ks_state_init(st);
     log->epoch = t->epoch;
     log->end = log->st.end;
-    ks_clean_opened(log, &t->chain);
     log->state = KS_OPEN;
+    ks_ckpt_opened(log, &t->build);
+    ks_index_recount(log);
     return 0;
 }
 
@@ -129,6 +140,7 @@ static void on_own(struct rt_msg *msg)
     struct ks_log *log = m->log;
     if (!log->closed) {
         kc_list_add_tail(&log->shard->logs, &log->in_shard);
+        ks_index_recount(log);
         if (atomic_load(&log->inc->fenced)) {
             ks_log_stop(log); /* fenced between open and here: nobody else will tell */
         }
@@ -165,11 +177,14 @@ int32_t ks_log_epoch(const struct ks_log *log)
     return log->epoch;
 }
 
+int32_t ks_log_start_epoch(const struct ks_log *log)
+{
+    const struct ks_state *st = &log->st;
+    return st->n_epochs && st->epochs[0].start <= st->start ? st->epochs[0].epoch : -1;
+}
+
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg)
 {
-    if (cfg->compact != log->cfg.compact) {
-        ks_clean_forgive(log); /* switched off and on: the cleaner tries again */
-    }
     set_config(log, cfg);
 }
 
@@ -201,7 +216,7 @@ void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int
     const struct ks_state *st = &log->st;
     *ret_epoch = -1;
     *ret_end = -1;
-    if (epoch > log->epoch) {
+    if (epoch < 0 || epoch > log->epoch) {
         return; /* unknown to us (KIP-320: UNDEFINED_EPOCH) */
     }
     if (epoch == log->epoch) {
@@ -210,13 +225,36 @@ void ks_log_epoch_end(struct ks_log *log, int32_t epoch, int32_t *ret_epoch, int
         return;
     }
     /* The largest epoch <= the asked one, and where the next one starts. */
-    for (uint32_t i = 0; i < st->n_epochs; i++) {
-        if (st->epochs[i].epoch > epoch) {
-            *ret_epoch = i ? st->epochs[i - 1].epoch : epoch;
-            *ret_end = st->epochs[i].start;
-            return;
+    uint32_t lo = 0, hi = st->n_epochs;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (st->epochs[mid].epoch > epoch) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
         }
     }
+    if (lo < st->n_epochs) {
+        *ret_epoch = lo ? st->epochs[lo - 1].epoch : epoch;
+        *ret_end = st->epochs[lo].start;
+    }
+}
+
+int32_t ks_log_aborted(const struct ks_log *log, int64_t from, int64_t to, struct ks_aborted *ret,
+                       int32_t cap)
+{
+    struct ks_abort some[64];
+    const struct ks_aborts *a = &log->st.aborts;
+    uint32_t want = (uint32_t)KC_MAX(cap, 0);
+    struct ks_abort *v = want <= KC_ARRAY_LEN(some) ? some : kc_alloc(want * sizeof(*v));
+    uint32_t n = ks_aborts_find(a, from, to, v, want);
+    for (uint32_t i = 0; i < KC_MIN(n, want); i++) {
+        ret[i] = (struct ks_aborted){.producer_id = v[i].producer_id, .first_offset = v[i].first};
+    }
+    if (v != some) {
+        kc_free(v);
+    }
+    return (int32_t)n;
 }
 
 int32_t ks_log_producers(struct ks_log *log, struct ks_producer *ret, int32_t cap)
@@ -247,12 +285,13 @@ static void let_go(struct ks_log *log, int16_t error)
 {
     log->closed = true;
     log->watch = NULL;
-    ks_clean_cancel(log);
     ks_fail_appends(log, error);
     ks_deletes_fail(log, error);
     ks_reads_cancel(log, error);
+    ks_ckpt_forget(log);
     if (log->shard) {
         ks_cache_drop(log);
+        ks_index_leave(log);
         kc_list_del(&log->in_shard);
     }
 }
@@ -277,7 +316,6 @@ void ks_log_seal(struct ks_log *log, struct rt_loop *loop, ks_seal_done done, vo
     entry->seal_loop = loop;
     entry->seal_done = done;
     entry->ctx = ctx;
-    ks_clean_cancel(log);
     log->state = KS_STOPPED; /* queued appends are acked before the seal and answered */
     atomic_store(&log->leaving, true);
     ks_commit_push(log->e, entry);

@@ -14,8 +14,7 @@
 static bool stop_here(const struct ks_read_req *r, const struct ks_batch *b)
 {
     int64_t want = r->ts == KS_TS_MAX ? r->max_ts : r->ts;
-    return b->count > 0 && b->max_ts >= want && ks_batch_last(b) >= r->floor &&
-           !(b->attrs & KS_ATTR_CONTROL);
+    return b->max_ts >= want && ks_batch_last(b) >= r->floor && !(b->attrs & KS_ATTR_CONTROL);
 }
 
 struct probe {
@@ -60,8 +59,7 @@ static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t 
     if (b->attrs & KS_ATTR_CODEC) {
         bool max = r->ts == KS_TS_MAX;
         r->found_offset = max ? ks_batch_last(b) : KC_MAX(b->base, r->floor);
-        bool base = !max && !(b->attrs & KS_ATTR_HORIZON) && b->base_ts >= r->ts;
-        r->found_ts = base ? b->base_ts : b->max_ts;
+        r->found_ts = !max && b->base_ts >= r->ts ? b->base_ts : b->max_ts;
         return 1;
     }
     uint8_t *p = kc_try_alloc(b->size);
@@ -74,15 +72,28 @@ static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t 
     return rc;
 }
 
+static struct ks_mark by_ts(const struct ks_seg *s, int64_t ts)
+{
+    return ts == KS_TS_MAX ? ks_seg_find(s, s->max_ts_base) : ks_seg_find_ts(s, ts);
+}
+
 static void run_lookup(struct ks_read_req *r)
 {
-    int fd = ks_file_acquire(r->file);
+    int fd = ks_read_pin(r);
+    if (fd >= 0 && r->want_index && r->index.indexed) {
+        r->from = by_ts(&r->index, r->ts);
+        r->max_ts = r->index.max_ts;
+    }
     struct probe p = {.r = r};
-    struct ks_scan s = ks_read_scan(r);
+    struct ks_scan s = {.fd = fd,
+                        .epoch = r->epoch,
+                        .limit = r->seg_len,
+                        .end = r->seg_end,
+                        .pos = r->from.pos,
+                        .next = r->from.offset};
     int rc = fd < 0 ? fd : 0;
     while (rc == 0 && (rc = ks_scan(&r->log->e->fs, &s, on_batch, &p)) == 1) {
         rc = open_batch(r, &p.batch, s.pos);
-        r->found_epoch = p.batch.epoch;
         if (rc == 0) {
             s.pos += p.batch.size;
             s.next = ks_batch_last(&p.batch) + 1;
@@ -102,27 +113,47 @@ static void fail_lookup(struct ks_read_req *r, int16_t error)
 static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup_done done,
                   void *ctx);
 
+/* Only the index was asked for: now the timestamps of that segment are known. */
+static void finish_index(struct ks_read_req *r)
+{
+    if (r->index.indexed || r->index.base < r->log->st.start) {
+        int64_t from = r->index.indexed ? r->asked_from : r->index.end;
+        start(r->log, r->ts, from, r->lookup_done, r->ctx);
+    } else {
+        fail_lookup(r, KS_K_STORAGE_ERROR);
+    }
+}
+
+static void run_index(struct ks_read_req *r)
+{
+    if (ks_read_pin(r) >= 0) {
+        ks_file_release(r->file);
+    }
+}
+
 static void finish_lookup(struct ks_read_req *r)
 {
-    if (r->error && ks_read_replaced(r)) {
-        start(r->log, r->ts, r->from.offset, r->lookup_done, r->ctx);
-        return;
+    if (r->error && r->missing && r->index.base < r->log->st.start) {
+        r->error = 0; /* retention took the file: what is left may have it */
     }
     if (r->error || r->found_offset >= 0) {
         r->lookup_done(r->ctx, r->error, r->error ? -1 : r->found_offset,
-                       r->error ? -1 : r->found_ts, r->error ? -1 : r->found_epoch);
+                       r->error ? -1 : r->found_ts, r->error ? -1 : r->epoch);
         return;
     }
     start(r->log, r->ts, r->seg_end, r->lookup_done, r->ctx); /* the next segment may have it */
 }
 
 /* The segment to search, from from_offset on, and where in it. */
-static const struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_t from_offset,
-                                   struct ks_mark *ret)
+static struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_t from_offset,
+                             struct ks_mark *ret)
 {
-    const struct ks_seg *best = NULL;
+    struct ks_seg *best = NULL;
     for (uint32_t i = 0; i < st->n_segs; i++) {
-        const struct ks_seg *s = &st->segs[i];
+        struct ks_seg *s = &st->segs[i];
+        if (s->end > from_offset && !s->ts_known) {
+            return s; /* only the chain was read of it: its index first */
+        }
         if (s->end <= from_offset || s->max_ts < 0) {
             continue;
         }
@@ -134,7 +165,7 @@ static const struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_
         }
     }
     if (best) {
-        *ret = ts == KS_TS_MAX ? ks_seg_find(best, best->max_ts_base) : ks_seg_find_ts(best, ts);
+        *ret = by_ts(best, ts);
     }
     return best;
 }
@@ -142,8 +173,8 @@ static const struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_
 static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup_done done,
                   void *ctx)
 {
-    struct ks_mark from;
-    const struct ks_seg *seg = choose(&log->st, ts, from_offset, &from);
+    struct ks_mark from = {0};
+    struct ks_seg *seg = choose(&log->st, ts, from_offset, &from);
     struct ks_read_req *r = seg ? ks_read_new(log, seg, from) : NULL;
     if (!r) {
         done(ctx, seg ? KS_K_STORAGE_ERROR : 0, -1, -1, -1);
@@ -151,12 +182,14 @@ static void start(struct ks_log *log, int64_t ts, int64_t from_offset, ks_lookup
     }
     r->ts = ts;
     r->max_ts = seg->max_ts;
-    r->floor = log->st.start;
+    r->floor = ts == KS_TS_MAX ? 0 : log->st.start; /* as Kafka: what a segment remembers */
     r->lookup_done = done;
     r->ctx = ctx;
     r->found_offset = r->found_ts = -1;
-    r->run = run_lookup;
-    r->finish = finish_lookup;
+    r->asked_from = from_offset;
+    r->want_index = r->want_index || !seg->ts_known;
+    r->run = seg->ts_known ? run_lookup : run_index;
+    r->finish = seg->ts_known ? finish_lookup : finish_index;
     r->fail = fail_lookup;
     ks_read_post(r);
 }

@@ -143,7 +143,8 @@ static void submit(struct ks_open *o)
     atomic_fetch_add(&o->refs, 1);
     o->work.fn = run;
     o->msg.fn = on_done;
-    rt_pool_post(o->e->scan, &o->work);
+    /* Nobody waits for a warm-up, and a thousand of them at once would starve those who serve. */
+    rt_pool_post(o->prepare ? o->e->warm : o->e->scan, &o->work);
 }
 
 static struct ks_open *start(struct ks_engine *e, const struct ks_open_args *args, bool prepare)

@@ -46,9 +46,9 @@ static int32_t seq_after(int32_t seq, int32_t n)
 }
 
 int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
-                       int64_t *ret_duplicate_last)
+                       const struct ks_prod_batch **ret_original)
 {
-    *ret_duplicate_last = -1;
+    *ret_original = NULL;
     const struct ks_prod_entry *e = b->producer_id >= 0 ? find(t, b->producer_id) : NULL;
     if (!e) {
         return KS_K_NONE; /* no state: any sequence is accepted */
@@ -59,23 +59,34 @@ int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
     if (b->attrs & KS_ATTR_CONTROL) {
         return KS_K_NONE; /* markers carry no sequence */
     }
+    bool any_seq = e->epoch < 0; /* an id without an epoch: as ProducerAppendInfo.checkSequence */
     if (b->producer_epoch > e->epoch) {
-        return b->first_seq == 0 ? KS_K_NONE : KS_K_OUT_OF_ORDER_SEQUENCE;
+        return b->first_seq == 0 || any_seq ? KS_K_NONE : KS_K_OUT_OF_ORDER_SEQUENCE;
     }
     int32_t last_seq = seq_after(b->first_seq, b->last_delta);
     for (uint8_t i = 0; i < e->n; i++) {
         if (e->batches[i].first_seq == b->first_seq && e->batches[i].last_seq == last_seq) {
-            *ret_duplicate_last = e->batches[i].last_offset;
+            *ret_original = &e->batches[i];
             return KS_K_NONE;
         }
     }
-    if (e->n > 0 && b->first_seq != seq_after(e->batches[e->n - 1].last_seq, 1)) {
+    if (e->n > 0 && !any_seq && b->first_seq != seq_after(e->batches[e->n - 1].last_seq, 1)) {
         return KS_K_OUT_OF_ORDER_SEQUENCE;
     }
     if (e->txn_first >= 0 && !(b->attrs & KS_ATTR_TRANSACTIONAL)) {
         return KS_K_INVALID_TXN_STATE;
     }
     return KS_K_NONE;
+}
+
+static bool silent(const struct ks_prod_entry *e, int64_t now, int64_t for_ms)
+{
+    return e->txn_first < 0 && now - KC_MAX(e->last_ts, (int64_t)0) > for_ms;
+}
+
+bool ks_prod_expired(const struct ks_prod_entry *e, int64_t now_wall_ms)
+{
+    return silent(e, now_wall_ms, KS_PROD_EXPIRE_MS);
 }
 
 /* Moves what is younger than expire_ms, or in a transaction, into a table of n_slots places. */
@@ -91,7 +102,7 @@ static int rehash(struct ks_prods *t, uint32_t n_slots, int64_t now, int64_t exp
     uint32_t len = 0;
     for (uint32_t i = 0; i < t->n_slots; i++) {
         const struct ks_prod_entry *e = &t->slots[i];
-        if (e->producer_id >= 0 && (e->txn_first >= 0 || now - e->last_ts <= expire_ms)) {
+        if (e->producer_id >= 0 && !silent(e, now, expire_ms)) {
             *place(slots, n_slots, e->producer_id) = *e;
             len++;
         }
@@ -171,6 +182,7 @@ int ks_prods_apply(struct ks_prods *t, const struct ks_batch *b, int64_t now_wal
         .first_seq = b->first_seq,
         .last_seq = seq_after(b->first_seq, b->last_delta),
         .last_offset = ks_batch_last(b),
+        .max_ts = b->max_ts,
     };
     return 0;
 }
@@ -184,4 +196,38 @@ int64_t ks_prods_first_open(const struct ks_prods *t)
         }
     }
     return first;
+}
+
+int ks_prods_put(struct ks_prods *t, const struct ks_prod_entry *entry)
+{
+    int rc = ks_prods_reserve(t, 1, entry->last_ts);
+    if (rc) {
+        return rc;
+    }
+    struct ks_prod_entry *e = place(t->slots, t->n_slots, entry->producer_id);
+    t->len += e->producer_id < 0;
+    t->open_txns -= e->producer_id >= 0 && e->txn_first >= 0;
+    t->open_txns += entry->txn_first >= 0;
+    *e = *entry;
+    return 0;
+}
+
+int ks_prods_copy(struct ks_prods *dst, const struct ks_prods *src)
+{
+    *dst = *src;
+    dst->slots = src->n_slots ? kc_try_alloc(src->n_slots * sizeof(*src->slots)) : NULL;
+    if (src->n_slots && !dst->slots) {
+        ks_prods_init(dst);
+        return -ENOMEM;
+    }
+    if (src->n_slots) {
+        memcpy(dst->slots, src->slots, src->n_slots * sizeof(*src->slots));
+    }
+    return 0;
+}
+
+int64_t ks_prods_txn_first(const struct ks_prods *t, int64_t producer_id)
+{
+    const struct ks_prod_entry *e = producer_id >= 0 ? find(t, producer_id) : NULL;
+    return e ? e->txn_first : -1;
 }

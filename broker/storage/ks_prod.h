@@ -21,6 +21,7 @@ enum {
 struct ks_prod_batch {
     int32_t first_seq, last_seq;
     int64_t last_offset;
+    int64_t max_ts; /* what a repeat is told as its time of append, as in Kafka */
 };
 struct ks_prod_entry {
     int64_t producer_id; /* -1 = free place */
@@ -39,14 +40,22 @@ struct ks_prods {
 void ks_prods_init(struct ks_prods *t);
 void ks_prods_fini(struct ks_prods *t);
 
-/* Kafka's answer to a batch that would be appended next. 0 with *ret_duplicate_last >= 0: a repeat;
- * that is the last offset of the original. */
+/* Kafka's answer to a batch that would be appended next. 0 with *ret_original: a repeat of that one
+ * (borrowed until the next change). */
 int16_t ks_prods_check(const struct ks_prods *t, const struct ks_batch *b,
-                       int64_t *ret_duplicate_last);
+                       const struct ks_prod_batch **ret_original);
 /* Takes an appended (placed) batch into account; b without producer id: nothing. -ENOMEM. */
 int ks_prods_apply(struct ks_prods *t, const struct ks_batch *b, int64_t now_wall_ms) KC_MUST_CHECK;
 /* Room for n more producer ids, so that the next n applies cannot fail. -ENOMEM. */
 int ks_prods_reserve(struct ks_prods *t, uint32_t n, int64_t now_wall_ms) KC_MUST_CHECK;
+/* Nothing came from it for producer.id.expiration.ms, and no transaction of it is open. */
+bool ks_prod_expired(const struct ks_prod_entry *e, int64_t now_wall_ms);
+/* Puts in an entry as a snapshot has it. -ENOMEM. */
+int ks_prods_put(struct ks_prods *t, const struct ks_prod_entry *entry) KC_MUST_CHECK;
+/* dst is empty. -ENOMEM. */
+int ks_prods_copy(struct ks_prods *dst, const struct ks_prods *src) KC_MUST_CHECK;
+/* First offset of a producer's open transaction, or -1. */
+int64_t ks_prods_txn_first(const struct ks_prods *t, int64_t producer_id);
 /* The smallest first offset of an open transaction, or INT64_MAX. */
 int64_t ks_prods_first_open(const struct ks_prods *t);
 

@@ -10,7 +10,7 @@
 
 enum { READ_MAX = 16 * 1024 * 1024 };
 
-struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, struct ks_mark from)
+struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from)
 {
     struct ks_read_req *r = kc_try_zalloc(1, sizeof(*r));
     if (r) {
@@ -20,8 +20,12 @@ struct ks_read_req *ks_read_new(struct ks_log *log, const struct ks_seg *seg, st
         r->seg_end = KC_MIN(seg->end, seg->damaged_from);
         r->seg_len = seg->len;
         r->epoch = seg->epoch;
-        r->first_epoch = seg->first_epoch;
-        r->compacted = seg->compacted;
+        r->want_index =
+            !seg->indexed && !seg->loading; /* one at a time: others walk from the start */
+        seg->loading = seg->loading || r->want_index;
+        r->index = *seg;
+        r->index.marks = NULL;
+        r->index.n_marks = r->index.marks_room = 0;
         kc_list_add_tail(&log->reads, &r->in_log);
     }
     return r;
@@ -32,6 +36,7 @@ static void req_free(struct ks_read_req *r)
     for (int32_t i = 0; i < r->result.n_slices; i++) {
         kc_buf_unref(r->result.slices[i].buf);
     }
+    kc_free(r->index.marks);
     ks_file_unref(r->file);
     ks_log_unref(r->log);
     kc_free(r);
@@ -42,6 +47,9 @@ static void on_done(struct rt_msg *msg)
     struct ks_read_req *r = KC_CONTAINER_OF(msg, struct ks_read_req, msg);
     if (!r->cancelled) {
         kc_list_del(&r->in_log);
+        if (r->want_index) {
+            ks_index_install(r);
+        }
         r->finish(r);
     }
     req_free(r);
@@ -92,33 +100,15 @@ static int stop_at(void *arg, const struct ks_batch *b, uint64_t pos)
     return ks_batch_last(b) >= f->offset;
 }
 
-struct ks_scan ks_read_scan(const struct ks_read_req *r)
-{
-    return (struct ks_scan){.fd = ks_file_fd(r->file),
-                            .epoch = r->epoch,
-                            .gaps = r->compacted,
-                            .first_epoch = r->first_epoch,
-                            .limit = r->seg_len,
-                            .end = r->seg_end,
-                            .pos = r->from.pos,
-                            .next = r->from.offset};
-}
-
-bool ks_read_replaced(const struct ks_read_req *r)
-{
-    const struct ks_state *st = &r->log->st;
-    for (uint32_t i = 0; i < st->n_segs; i++) {
-        if (st->segs[i].file == r->file) {
-            return false;
-        }
-    }
-    return r->log->state != KS_STOPPED && !r->log->closed;
-}
-
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos)
 {
     struct finder f = {.offset = offset};
-    struct ks_scan s = ks_read_scan(r);
+    struct ks_scan s = {.fd = ks_file_fd(r->file),
+                        .epoch = r->epoch,
+                        .limit = r->seg_len,
+                        .end = r->seg_end,
+                        .pos = r->from.pos,
+                        .next = r->from.offset};
     int rc = ks_scan(&r->log->e->fs, &s, stop_at, &f);
     if (rc == 1) {
         *ret = f.batch;
@@ -132,25 +122,22 @@ int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, ui
 static size_t usable(const struct ks_read_req *r, const uint8_t *p, size_t len, int64_t first,
                      int64_t *ret_next)
 {
-    struct ks_scan s = ks_read_scan(r);
+    size_t at = 0;
+    int64_t next = first;
     struct ks_batch b;
-    s.pos = 0;
-    s.limit = len;
-    s.next = first;
-    while (len - s.pos >= KS_BATCH_HEADER && ks_batch_parse(p + s.pos, &b) &&
-           b.size <= len - s.pos) {
-        if (!ks_scan_fits(&s, &b) || !ks_batch_crc_ok(p + s.pos, &b)) {
-            ks_read_corrupt(r, s.next);
+    while (len - at >= KS_BATCH_HEADER && ks_batch_parse(p + at, &b) && b.size <= len - at) {
+        if (b.base != next || b.epoch != r->epoch || b.magic != 2 || !ks_batch_crc_ok(p + at, &b)) {
+            ks_read_corrupt(r, next);
             break;
         }
         if (ks_batch_last(&b) >= r->args.limit_offset) {
             break;
         }
-        s.pos += b.size;
-        s.next = ks_batch_last(&b) + 1;
+        at += b.size;
+        next = ks_batch_last(&b) + 1;
     }
-    *ret_next = s.next;
-    return (size_t)s.pos;
+    *ret_next = next;
+    return at;
 }
 
 static int16_t read_file(struct ks_read_req *r)
@@ -185,16 +172,29 @@ static int16_t read_file(struct ks_read_req *r)
     return 0;
 }
 
+int ks_read_pin(struct ks_read_req *r)
+{
+    int fd = ks_file_acquire(r->file);
+    r->missing = fd == -ENOENT || fd == -ESTALE;
+    if (fd >= 0 && r->want_index && ks_index_load(r) == 0) {
+        r->seg_end = KC_MIN(r->seg_end, r->index.damaged_from);
+    }
+    return fd;
+}
+
 static void run_read(struct ks_read_req *r)
 {
     r->result.next_offset = r->args.offset;
-    if (ks_file_acquire(r->file) < 0) {
+    if (ks_read_pin(r) < 0) {
         r->result.error = KS_K_STORAGE_ERROR;
         return;
     }
     r->result.error = read_file(r);
     ks_file_release(r->file);
 }
+
+/* Another file may hold the offset now (compaction). */
+static bool read_again(struct ks_read_req *r);
 
 static void finish_read(struct ks_read_req *r)
 {
@@ -205,8 +205,7 @@ static void finish_read(struct ks_read_req *r)
     }
     if (r->result.error && r->args.offset < log->st.start) {
         r->result.error = KS_K_OFFSET_OUT_OF_RANGE; /* trimmed away meanwhile */
-    } else if (r->result.error && ks_read_replaced(r)) {
-        ks_log_read(log, &r->args, r->done, r->ctx);
+    } else if (r->missing && !r->again && read_again(r)) {
         return;
     }
     struct ks_read_result result = r->result;
@@ -235,12 +234,42 @@ static struct ks_mark nearest(const struct ks_log *log, const struct ks_seg *seg
     return m;
 }
 
+static bool start(struct ks_log *log, struct ks_seg *seg, const struct ks_read_args *args,
+                  ks_read_done done, void *ctx)
+{
+    struct ks_read_req *r = ks_read_new(log, seg, nearest(log, seg, args->offset));
+    if (!r) {
+        return false;
+    }
+    atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
+    r->args = *args;
+    r->done = done;
+    r->ctx = ctx;
+    r->run = run_read;
+    r->finish = finish_read;
+    r->fail = fail_read;
+    ks_read_post(r);
+    return true;
+}
+
+static bool read_again(struct ks_read_req *r)
+{
+    struct ks_log *log = r->log;
+    struct ks_seg *seg = ks_state_seg(&log->st, r->args.offset);
+    if (!seg || log->state == KS_STOPPED || ks_file_eq(seg->file->id, r->file->id) ||
+        r->args.offset >= seg->damaged_from || !start(log, seg, &r->args, r->done, r->ctx)) {
+        return false;
+    }
+    KC_LIST_ENTRY(log->reads.prev, struct ks_read_req, in_log)->again = true;
+    return true;
+}
+
 bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx)
 {
     struct ks_read_result now = {.next_offset = args->offset};
     struct ks_read_args a = *args;
     a.limit_offset = KC_MIN(a.limit_offset, log->st.end);
-    const struct ks_seg *seg = NULL;
+    struct ks_seg *seg = NULL;
     if (log->state == KS_STOPPED || log->closed) {
         now.error = KS_K_NOT_LEADER;
     } else if (a.offset < log->st.start || a.offset > KC_MAX(log->end, log->st.end)) {
@@ -254,22 +283,10 @@ bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_do
         now.error = !seg || a.offset >= seg->damaged_from ? KS_K_STORAGE_ERROR : 0;
         seg = now.error ? NULL : seg;
     }
-    struct ks_read_req *r = NULL;
-    if (seg) {
-        atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
-        r = ks_read_new(log, seg, nearest(log, seg, a.offset));
-        now.error = r ? 0 : KS_K_STORAGE_ERROR;
-    }
-    if (!r) {
+    bool posted = seg && start(log, seg, &a, done, ctx);
+    if (!posted) {
+        now.error = seg ? KS_K_STORAGE_ERROR : now.error;
         done(ctx, &now);
-        return true;
     }
-    r->args = a;
-    r->done = done;
-    r->ctx = ctx;
-    r->run = run_read;
-    r->finish = finish_read;
-    r->fail = fail_read;
-    ks_read_post(r);
-    return false;
+    return !posted;
 }

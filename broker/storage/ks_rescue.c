@@ -55,6 +55,7 @@ static int find_tail(struct ks_epoch_scan *r, const struct ks_scan *scan, const 
                         .next = from->next,
                         .last_crc = from->crc};
     int rc = ks_scan(r->fs, &s, at_tail, &cut);
+    r->read += s.read;
     r->tail_pos = s.pos;
     r->tail_base = s.next;
     r->tail_crc = s.last_crc;
@@ -62,20 +63,24 @@ static int find_tail(struct ks_epoch_scan *r, const struct ks_scan *scan, const 
 }
 
 /* One file. *ret_short: it ends before the ROLL says, so the epoch ends in it. */
-static int scan_file(struct ks_epoch_scan *r, const struct ks_chain_file *f, int64_t next,
-                     bool *ret_short)
+static int scan_file(struct ks_epoch_scan *r, const struct ks_chain_file *f,
+                     const struct ks_scan_start *from, bool *ret_short)
 {
     bool rolled = f->end >= 0;
-    struct spots spots = {.gap = r->unconfirmed, .older.next = next, .newer.next = next};
+    struct spot at = {.pos = from->pos, .next = from->next, .crc = from->crc};
+    struct spots spots = {.gap = r->unconfirmed, .older = at, .newer = at, .crc = from->crc};
     struct ks_scan s = {
         .fd = r->fd,
         .epoch = r->epoch->epoch,
         .limit = rolled ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
         .end = KC_MIN(rolled ? f->end : INT64_MAX, r->limit),
         .crc = true,
-        .next = next,
+        .pos = from->pos,
+        .next = from->next,
+        .last_crc = from->crc,
     };
     int rc = ks_scan(r->fs, &s, on_scanned, &spots);
+    r->read += s.read;
     r->file = f->id;
     r->end = s.next;
     r->len = r->tail_pos = s.pos;
@@ -87,19 +92,32 @@ static int scan_file(struct ks_epoch_scan *r, const struct ks_chain_file *f, int
     return rc;
 }
 
+/* The first file to look at, and where in it. */
+static uint32_t first_file(const struct ks_epoch_scan *r, uint32_t first, uint32_t end,
+                           struct ks_scan_start *ret)
+{
+    *ret = (struct ks_scan_start){.next = r->epoch->base};
+    for (uint32_t i = first; r->from && i < end; i++) {
+        if (ks_file_eq(r->chain->files[i].id, r->from->file) && !r->chain->files[i].dropped) {
+            *ret = *r->from;
+            return i;
+        }
+    }
+    return first;
+}
+
 int ks_epoch_scan(struct ks_epoch_scan *r, struct kc_err *err)
 {
     uint32_t end;
-    int64_t next = r->epoch->base;
     bool is_short = false;
+    struct ks_scan_start from;
+    uint32_t first = ks_chain_files(r->chain, r->epoch, &end);
     r->fd = -1;
-    for (uint32_t i = ks_chain_files(r->chain, r->epoch, &end); i < end && !is_short; i++) {
+    for (uint32_t i = first_file(r, first, end, &from); i < end && !is_short; i++) {
         const struct ks_chain_file *f = &r->chain->files[i];
         char path[KS_PATH_MAX];
-        /* Trimmed away or compacted while the epoch was open; never its last file. What a COMPACT
-         * names is whole and durable. */
-        if (f->dropped || f->replaced || f->compacted) {
-            next = f->end;
+        if (f->dropped) { /* trimmed away while the epoch was open; never its last file */
+            from = (struct ks_scan_start){.next = f->end};
             continue;
         }
         if (r->fd >= 0) {
@@ -112,13 +130,13 @@ int ks_epoch_scan(struct ks_epoch_scan *r, struct kc_err *err)
             return kc_fail(err, rc, "%s: %s", path, kc_strerror(r->fd));
         }
         ks_fs_forget(r->fs, r->fd);
-        int rc = scan_file(r, f, next, &is_short);
+        int rc = scan_file(r, f, &from, &is_short);
         if (rc) {
             ks_fs_close(r->fs, r->fd);
             r->fd = -1;
             return kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
         }
-        next = r->end;
+        from = (struct ks_scan_start){.next = r->end};
     }
     return 0;
 }

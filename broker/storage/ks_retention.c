@@ -1,33 +1,59 @@
-/* Retention by time and size: whole files from the front, by a TRIM record before any unlink.
+/* Retention by time and size, as Kafka's UnifiedLog.deleteOldSegments: whole files from the front, by a
+ * TRIM record before any unlink. If even the active file is due, a new one follows it first, so that
+ * all of an idle partition goes in time. Files wholly below the log start go in any case.
  *
- * Decided on the owner's loop, which knows sizes and timestamps; carried out by the log's task. The
- * active file never goes. */
+ * Decided on the owner's loop, which knows sizes and timestamps; carried out by the log's task. */
 #include "storage/ks_int.h"
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
-static void consider(struct ks_log *log, int64_t now)
+/* Kafka takes a segment without timestamps for as old as its file's last change. Here that is when it
+ * was first seen to end where it ends: not before the last append, and anew after a takeover. */
+static int64_t latest(struct ks_seg *s, int64_t now)
+{
+    if (s->max_ts < 0 && (s->seen_ms == 0 || s->seen_end != s->end)) {
+        s->seen_ms = now;
+        s->seen_end = s->end;
+    }
+    return s->max_ts < 0 ? s->seen_ms : s->max_ts;
+}
+
+/* The offset that retention asks for as log start; *ret_all: even the active file is due. */
+static int64_t due(struct ks_log *log, int64_t now, bool *ret_all)
 {
     const struct ks_state *st = &log->st;
     const struct ks_log_config *cfg = &log->cfg;
-    if (log->state != KS_OPEN || log->trimming || log->compacting) {
-        return;
-    }
     int64_t start = st->start;
     uint64_t bytes = st->bytes;
-    for (uint32_t i = 0; i + 1 < st->n_segs && !cfg->compact_only; i++) {
-        const struct ks_seg *s = &st->segs[i];
-        bool old = cfg->retention_ms >= 0 && s->max_ts >= 0 && now - s->max_ts > cfg->retention_ms;
+    *ret_all = false;
+    for (uint32_t i = 0; i < st->n_segs && !cfg->compact_only; i++) {
+        struct ks_seg *s = &st->segs[i];
+        if (!s->ts_known && cfg->retention_ms >= 0) {
+            ks_index_want(log, i); /* its timestamps are not known yet */
+            break;
+        }
+        bool old = cfg->retention_ms >= 0 && now - latest(s, now) > cfg->retention_ms;
         bool large = cfg->retention_bytes >= 0 && bytes - s->len >= (uint64_t)cfg->retention_bytes;
-        if (!old && !large) {
+        if (s->len == 0 || (!old && !large)) {
             break;
         }
         bytes -= s->len;
         start = KC_MAX(start, s->end);
+        *ret_all = i + 1 == st->n_segs;
     }
-    struct ks_trim *tr = ks_trim_new(log, start);
-    if (tr->n) {
+    return start;
+}
+
+static void consider(struct ks_log *log, int64_t now)
+{
+    if (log->state != KS_OPEN || log->trimming) {
+        return;
+    }
+    bool all;
+    int64_t start = due(log, now, &all);
+    struct ks_trim *tr = ks_trim_new(log, start, all && start == log->end);
+    if (tr->n && ks_ckpt_covers(log, start)) {
         ks_trim_start(log, tr);
     } else {
         kc_free(tr);

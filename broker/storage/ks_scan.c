@@ -14,6 +14,7 @@ struct window {
     uint8_t *buf;
     uint64_t pos;
     size_t len;
+    uint64_t read;
 };
 
 /* Bytes at pos: at least one; *ret_n how many. NULL with *ret_n == 0 at the end. */
@@ -37,6 +38,7 @@ static const uint8_t *at(struct window *w, uint64_t pos, size_t want, size_t *re
     }
     w->pos = pos;
     w->len = *ret_n = (size_t)n;
+    w->read += (uint64_t)n;
     return n ? w->buf : NULL;
 }
 
@@ -68,15 +70,6 @@ static int body_ok(struct window *w, const struct ks_batch *b, uint64_t pos)
     return crc == b->crc;
 }
 
-bool ks_scan_fits(const struct ks_scan *s, const struct ks_batch *b)
-{
-    if (b->magic != 2 || b->size > s->limit - s->pos) {
-        return false;
-    }
-    return s->gaps ? b->base >= s->next && b->epoch >= s->first_epoch && b->epoch <= s->epoch
-                   : b->base == s->next && b->epoch == s->epoch;
-}
-
 int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
 {
     struct window w = {.fs = fs, .s = s, .buf = kc_try_alloc(WINDOW)};
@@ -88,7 +81,8 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
         size_t n;
         struct ks_batch b;
         const uint8_t *p = at(&w, s->pos, KS_BATCH_HEADER, &n, &rc);
-        if (!p || n < KS_BATCH_HEADER || !ks_batch_parse(p, &b) || !ks_scan_fits(s, &b)) {
+        if (!p || n < KS_BATCH_HEADER || !ks_batch_parse(p, &b) || b.magic != 2 ||
+            b.epoch != s->epoch || b.base != s->next || b.size > s->limit - s->pos) {
             break;
         }
         int ok = body_ok(&w, &b, s->pos);
@@ -101,9 +95,9 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
             s->pos += b.size;
             s->next = ks_batch_last(&b) + 1;
             s->last_crc = b.crc;
-            s->first_epoch = b.epoch;
         }
     }
+    s->read += w.read;
     kc_free(w.buf);
     return rc;
 }

@@ -15,9 +15,6 @@ typedef int (*ks_scan_fn)(void *arg, const struct ks_batch *b, uint64_t pos);
 struct ks_scan {
     int fd;
     int32_t epoch; /* every batch must carry it (I9) */
-    bool gaps; /* a compacted file: offsets grow, but may be left out, and epochs grow from
-                  first_epoch to epoch */
-    int32_t first_epoch;
     uint64_t limit; /* bytes that count; UINT64_MAX = up to the end of the file */
     int64_t end; /* offset to stop at; INT64_MAX = none */
     bool crc; /* verify checksums */
@@ -28,11 +25,10 @@ struct ks_scan {
     /* in: where to start; out: behind the last valid batch */
     uint64_t pos;
     int64_t next;
+    uint64_t read; /* bytes read so far */
     uint32_t last_crc; /* CRC field of the last batch walked; unchanged if there is none */
 };
 
-/* Whether b may be the next batch, by its header. */
-bool ks_scan_fits(const struct ks_scan *s, const struct ks_batch *b);
 /* 0: walked up to limit, end or the first byte that is no valid batch; the caller compares.
  * Negative: an error of the file or of fn. */
 int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg);
@@ -52,6 +48,15 @@ struct ks_epoch_scan {
     const struct ks_epoch *epoch;
     uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX */
     int64_t limit; /* offsets from here on do not count; INT64_MAX = none */
+    /* Where to start: a snapshot of the epoch's owner. It was written only after everything before
+     * that position was synced and acknowledged, so that much is whole, durable, and part of the
+     * epoch whatever else is found (ADR 14). NULL: at the epoch's base. */
+    const struct ks_scan_start {
+        struct ks_file_id file;
+        uint64_t pos;
+        int64_t next;
+        uint32_t crc; /* of the batch before it; 0 = none */
+    } * from;
     /* out: the longest valid prefix of the epoch's files */
     int fd; /* of `file`, which the caller closes; -1 = none */
     struct ks_file_id file;
@@ -63,6 +68,7 @@ struct ks_epoch_scan {
     uint64_t tail_pos;
     int64_t tail_base;
     uint32_t tail_crc;
+    uint64_t read; /* bytes read */
 };
 
 /* Base and files are the chain's. KC_E_CORRUPT: a file that the chain names is gone. */

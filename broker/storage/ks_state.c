@@ -20,6 +20,7 @@ void ks_state_fini(struct ks_state *st)
     kc_free(st->segs);
     kc_free(st->epochs);
     ks_prods_fini(&st->prods);
+    ks_aborts_fini(&st->aborts);
     ks_state_init(st);
 }
 
@@ -39,12 +40,12 @@ int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, in
         .base = base,
         .end = base,
         .epoch = epoch,
-        .first_epoch = epoch,
         .gap = KS_MARK_GAP,
-        .first_ts = -1,
         .max_ts = -1,
         .max_ts_base = -1,
         .damaged_from = INT64_MAX,
+        .ts_known = true,
+        .indexed = true,
     };
     return 0;
 }
@@ -110,19 +111,23 @@ static void mark(struct ks_seg *s, const struct ks_batch *b, uint64_t pos)
     s->marks[s->n_marks++] = (struct ks_mark){.offset = b->base, .pos = pos, .max_ts = s->max_ts};
 }
 
-void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos)
+void ks_seg_note(struct ks_seg *s, const struct ks_batch *b, uint64_t pos)
 {
-    struct ks_seg *s = &st->segs[st->n_segs - 1];
     mark(s, b, pos);
-    if (s->first_ts < 0) {
-        s->first_ts = b->max_ts;
-    }
     if (b->max_ts > s->max_ts && !(b->attrs & KS_ATTR_CONTROL)) {
         s->max_ts = b->max_ts;
         s->max_ts_base = b->base;
     }
     s->end = ks_batch_last(b) + 1;
     s->len = pos + b->size;
+    s->last_pos = pos;
+    s->last_crc = b->crc;
+}
+
+void ks_state_note(struct ks_state *st, const struct ks_batch *b, uint64_t pos)
+{
+    struct ks_seg *s = &st->segs[st->n_segs - 1];
+    ks_seg_note(s, b, pos);
     st->end = s->end;
     st->bytes += b->size;
 }
@@ -157,6 +162,40 @@ void ks_state_trim(struct ks_state *st, int64_t start, uint32_t n)
     }
     st->start = KC_MAX(st->start, start);
     trim_epochs(st);
+    ks_aborts_trim(&st->aborts, st->start);
+}
+
+void ks_state_skip(struct ks_state *st, int64_t end, uint64_t len)
+{
+    struct ks_seg *s = &st->segs[st->n_segs - 1];
+    s->end = end;
+    s->len = len;
+    s->ts_known = s->indexed = false;
+    st->end = end;
+    st->bytes += len;
+}
+
+int ks_state_produced(struct ks_state *st, const struct ks_batch *b, enum ks_marker marker,
+                      int64_t now_wall_ms)
+{
+    int64_t first = -1;
+    if (marker == KS_MARK_ABORT) {
+        first = ks_prods_txn_first(&st->prods, b->producer_id);
+        int rc = ks_aborts_reserve(&st->aborts, 1);
+        if (rc) {
+            return rc;
+        }
+    }
+    int rc = ks_prods_apply(&st->prods, b, now_wall_ms);
+    if (!rc && first >= 0) {
+        int64_t open = ks_prods_first_open(&st->prods);
+        ks_aborts_add(&st->aborts,
+                      &(struct ks_abort){.producer_id = b->producer_id,
+                                         .first = first,
+                                         .last = ks_batch_last(b),
+                                         .stable = KC_MIN(open, ks_batch_last(b) + 1)});
+    }
+    return rc;
 }
 
 struct ks_seg *ks_state_seg(const struct ks_state *st, int64_t offset)

@@ -22,6 +22,7 @@ void ks_takeover_init(struct ks_takeover *t, struct ks_log *log)
     *t = (struct ks_takeover){.log = log, .epoch = -1, .blocker_broker = KP_NO_BROKER};
     ks_chain_init(&t->chain);
     ks_build_init(&t->build, &log->e->fs, &log->e->fds, &log->topic, log->partition);
+    t->build.hint_worth = (uint64_t)log->e->checkpoint_bytes / KS_CKPT_WORTH_SHARE;
 }
 
 struct leftover {
@@ -71,21 +72,15 @@ static int sync_part(const struct ks_takeover *t)
 static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
 {
     struct ks_fs *fs = &t->log->e->fs;
-    char topic[KS_PATH_MAX], part[KS_PATH_MAX], id[KC_UUID_B64_LEN + 1], grave[KS_PATH_MAX];
-    kc_uuid_to_b64(&t->log->topic, id);
-    snprintf(grave, sizeof(grave), "deleted/%s", id);
-    int fd = ks_fs_open(fs, grave, KS_HANDLE);
-    if (fd >= 0) {
-        ks_fs_close(fs, fd);
-        return kc_fail(err, KC_E_GONE, "topic %s was deleted", id);
-    }
-    if (fd != -ENOENT) { /* nobody knows: nothing may be made */
-        return kc_fail(err, fd, "%s: %s", grave, kc_strerror(fd));
+    char topic[KS_PATH_MAX], part[KS_PATH_MAX];
+    int rc = ks_graves_look(t->log->e, &t->log->topic, err);
+    if (rc) {
+        return rc;
     }
     ks_path_topic(topic, &t->log->topic, NULL);
     ks_path_part(part, &t->log->topic, t->log->partition, NULL);
     int made = ks_fs_mkdir(fs, topic);
-    int rc = made < 0 ? made : 0;
+    rc = made < 0 ? made : 0;
     rc = !rc && made == 0 ? ks_fs_syncdir(fs, "topics") : rc;
     if (!rc) {
         made = ks_fs_mkdir(fs, part);
@@ -142,6 +137,13 @@ static int may_claim(struct ks_takeover *t, struct kc_err *err)
     return 0;
 }
 
+/* The first data file, before the claim that names it. */
+static int make_file(struct ks_takeover *t)
+{
+    int rc = ks_data_file_new(t->log, &t->file);
+    return rc || ks_fs_ordered(&t->log->e->fs) ? rc : sync_part(t);
+}
+
 /* Steps 1 and 2. KC_E_EXISTS: another claimant or sealer was faster; list again. */
 static int claim(struct ks_takeover *t, struct kc_err *err)
 {
@@ -149,8 +151,7 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
     const struct ks_epoch *last = ks_chain_last(&t->chain);
     int rc = 0;
     if (!t->file) {
-        rc = ks_data_file_new(log, &t->file);
-        rc = rc ? rc : sync_part(t);
+        rc = make_file(t);
     }
     struct ks_rec r = {
         .type = KS_CLAIM,
@@ -194,11 +195,44 @@ static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool for
     int rc = fd < 0 ? fd : ks_tail_copy(s, fd, id, ret);
     int closed = fd < 0 ? 0 : ks_fs_close(fs, fd);
     rc = rc ? rc : closed;
-    rc = rc || !ret->seal.rescued ? rc : sync_part(t);
+    rc = rc || !ret->seal.rescued || ks_fs_ordered(fs) ? rc : sync_part(t);
     if (fd >= 0 && (rc || !ret->seal.rescued)) {
         remove_copy(t, id); /* no record names it */
     }
     return rc ? kc_fail(err, rc, "copy of a tail: %s", kc_strerror(rc)) : 0;
+}
+
+/* Where the scan of an epoch may start: a snapshot that its owner wrote in it. Looked for after the
+ * fence, and only if there is something to save. */
+static bool scan_start(struct ks_takeover *t, const struct ks_epoch *e, struct ks_scan_start *ret)
+{
+    struct ks_log *log = t->log;
+    struct ks_fs *fs = &log->e->fs;
+    struct ks_snaps snaps;
+    struct ks_hint h;
+    uint32_t end, first = ks_chain_files(&t->chain, e, &end);
+    if (end - first == 1) {
+        char path[KS_PATH_MAX];
+        struct ks_stat st = {0};
+        ks_path_file(path, &log->topic, log->partition, t->chain.files[first].id);
+        int fd = ks_fs_open(fs, path, KS_HANDLE);
+        int rc = fd < 0 ? fd : ks_fs_stat(fs, fd, &st);
+        if (fd >= 0) {
+            ks_fs_close(fs, fd);
+        }
+        if (rc || st.size < t->build.hint_worth) {
+            return false;
+        }
+    }
+    if (ks_snaps_list(fs, &log->topic, log->partition, &snaps) ||
+        ks_snap_newest(fs, &t->chain, &log->topic, log->partition, &snaps, &h, &t->scanned)) {
+        return false;
+    }
+    bool found = h.seg.epoch == e->epoch;
+    *ret = (struct ks_scan_start){
+        .file = h.file, .pos = h.seg.len, .next = h.seg.end, .crc = h.seg.last_crc};
+    ks_hint_fini(&h);
+    return found;
 }
 
 /* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
@@ -213,7 +247,10 @@ static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t l
                               .epoch = e,
                               .unconfirmed = eng->unconfirmed,
                               .limit = limit};
+    struct ks_scan_start from;
+    s.from = scan_start(t, e, &from) ? &from : NULL;
     int rc = ks_epoch_scan(&s, err);
+    t->scanned += s.read;
     if (!rc) {
         rc = rescue(t, &s, force_copy, ret, err);
         ks_fs_close(&eng->fs, s.fd);
@@ -253,6 +290,26 @@ static int own_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_re
     return 0;
 }
 
+/* Step 3. A fence is for ever, so the partitions of one dead incarnation need it once. */
+static int fence(struct ks_takeover *t, const struct ks_epoch *e)
+{
+    static char yes;
+    struct ks_engine *eng = t->log->e;
+    pthread_mutex_lock(&eng->lock);
+    bool done = kc_map_get(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b)) != NULL;
+    pthread_mutex_unlock(&eng->lock);
+    if (done) {
+        return 0;
+    }
+    int rc = ks_inc_fence(&eng->fs, e->broker, &e->incarnation);
+    if (!rc) {
+        pthread_mutex_lock(&eng->lock);
+        kc_map_put(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b), &yes);
+        pthread_mutex_unlock(&eng->lock);
+    }
+    return rc;
+}
+
 /* Steps 3 and 4 for one epoch: where does it end? */
 static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
                     struct kc_err *err)
@@ -265,7 +322,7 @@ static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_r
     if (is_ours(t, e)) {
         return own_end(t, e, ret, err);
     }
-    int rc = ks_inc_fence(&t->log->e->fs, e->broker, &e->incarnation);
+    int rc = fence(t, e);
     if (rc) {
         return kc_fail(err, rc, "fence of broker %d: %s", e->broker, kc_strerror(rc));
     }
@@ -311,15 +368,19 @@ static int seal_epoch(struct ks_takeover *t, int32_t epoch, struct kc_err *err)
 
 int ks_takeover_warm(struct ks_takeover *t, struct kc_err *err)
 {
+    int rc;
+    uint64_t before;
     t->build.cancelled = t->cancelled;
-    int rc = load(t, err);
-    rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    do { /* the live owner may drop files under our feet, after its record says so */
+        before = t->chain.next_k;
+        rc = load(t, err);
+        rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    } while (rc == KC_E_CORRUPT && t->chain.next_k > before);
     if (!rc) {
         ks_build_peek(&t->build, &t->chain);
     }
     if (!rc && !t->file) {
-        rc = ks_data_file_new(t->log, &t->file);
-        rc = rc ? rc : sync_part(t);
+        rc = make_file(t);
         if (rc) {
             return kc_fail(err, rc, "data file: %s", kc_strerror(rc));
         }
@@ -344,7 +405,7 @@ static int claim_somehow(struct ks_takeover *t, struct kc_err *err)
     return kc_fail(err, KC_E_BUSY, "the claim lost %d races", RACES_MAX);
 }
 
-int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
+static int claim_and_seal(struct ks_takeover *t, struct kc_err *err)
 {
     t->build.cancelled = t->cancelled;
     if (!ks_engine_current(t->log->e, t->log->inc)) {
@@ -359,9 +420,55 @@ int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
     if (!rc && (rc = sync_part(t))) {
         kc_fail(err, rc, "directory: %s", kc_strerror(rc));
     }
-    rc = rc ? rc : ks_build_run(&t->build, &t->chain, err);
+    t->build.own_epoch = t->epoch;
+    return rc ? rc : ks_build_run(&t->build, &t->chain, err);
+}
+
+/* Late bytes lie where they are at every later takeover, too: only what is new since ours counts. */
+static void count_zombies(struct ks_takeover *t)
+{
+    struct ks_engine *e = t->log->e;
+    struct ks_key key = ks_key_of(&t->log->topic, t->log->partition);
+    if (t->build.zombie_bytes == 0) {
+        return;
+    }
+    pthread_mutex_lock(&e->lock);
+    uint64_t *known = kc_map_get(&e->zombies, &key, sizeof(key));
+    if (!known) {
+        known = kc_zalloc(sizeof(*known));
+        kc_map_put(&e->zombies, &key, sizeof(key), known);
+    }
+    if (t->build.zombie_bytes > *known) {
+        atomic_fetch_add(&e->m_zombie, t->build.zombie_bytes - *known);
+        *known = t->build.zombie_bytes;
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* A file is absent: has a newer owner dropped it, who deposed us meanwhile? */
+static bool deposed(struct ks_takeover *t)
+{
+    return t->epoch >= 0 && load(t, NULL) == 0 && ks_chain_last(&t->chain)->epoch != t->epoch;
+}
+
+int ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
+{
+    int rc = claim_and_seal(t, err);
+    if (rc == KC_E_CORRUPT && deposed(t)) {
+        rc = kc_fail(err, KC_E_DEPOSED, "a newer claim stands in the chain");
+    }
+    /* The last step, after everything was read (ADR 11): while there is no tombstone, no name and no
+     * byte was missing. With one, what is missing is no damage. */
+    if (rc == 0 || rc == KC_E_CORRUPT || rc == KC_E_NOT_FOUND || rc == -ENOENT) {
+        struct kc_err why = {0};
+        int gone = ks_graves_look(t->log->e, &t->log->topic, &why);
+        if (gone == KC_E_GONE || (gone && rc == 0)) {
+            rc = kc_fail(err, gone, "%s", why.msg);
+        }
+    }
     if (!rc) {
-        atomic_fetch_add(&t->log->e->m_zombie, t->build.zombie_bytes);
+        count_zombies(t);
+        ks_engine_note_open(t->log->e, t->build.read_bytes + t->scanned);
     }
     return rc;
 }

@@ -4,15 +4,17 @@
  * Order of an ack (storage.md): pwrite, fdatasync, then (commit thread, once for all) the forced
  * check of the claim file, then ks_task_settle moves the acked length. An error on a file is final
  * for its epoch: nothing is written under it any more, and a recovery claims a new one. */
-#include "storage/ks_clean.h"
+#include "storage/ks_int.h"
 
 #include <errno.h>
 #include <inttypes.h>
 
+#include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_rng.h"
 
-enum { TURN_ENTRIES = 1024 };
+enum { TURN_ENTRIES = 1024, SEAL_RACES = 16 };
 
 static void log_error(const struct ks_log *log, const char *what, int rc)
 {
@@ -70,15 +72,13 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
     if (fd < 0) {
         return fd;
     }
-    int rc = ks_fs_datasync(&log->e->fs, fd);
-    struct ks_file *f =
-        rc ? NULL : ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
+    struct ks_file *f = ks_file_new(&log->e->fs, &log->e->fds, &log->topic, log->partition, id, fd);
     if (!f) {
         char path[KS_PATH_MAX];
         ks_path_file(path, &log->topic, log->partition, id);
         ks_fs_close(&log->e->fs, fd);
         ks_fs_unlink(&log->e->fs, path); /* ours, and nothing names it yet */
-        return rc ? rc : -ENOMEM;
+        return -ENOMEM;
     }
     *ret = f;
     return 0;
@@ -90,6 +90,7 @@ static int sync_file(struct ks_log *log)
     atomic_fetch_add(&log->e->m_fsyncs, 1);
     if (!rc) {
         log->c_unsynced = 0;
+        atomic_store(&log->c_flush_at_ms, 0);
         log->c_synced = log->c_pos;
     }
     return rc;
@@ -113,6 +114,13 @@ static void give_up(struct ks_log *log, struct ks_file *f)
     }
 }
 
+void ks_log_file_begins(struct ks_log *log)
+{
+    log->c_first_ts = -1;
+    log->c_made_ms = kc_wall_ms();
+    kc_random_bytes(&log->c_jitter, sizeof(log->c_jitter));
+}
+
 /* The next file. Everything in the current one is acked whole here, for a turn starts only after
  * the one before was settled; and nothing is acked in the next one before its ROLL stands (M10). */
 static int roll(struct ks_log *log)
@@ -120,7 +128,7 @@ static int roll(struct ks_log *log)
     struct ks_file *next = NULL;
     int rc = log->c_unsynced ? sync_file(log) : 0;
     rc = rc ? rc : ks_data_file_new(log, &next);
-    rc = rc ? rc : sync_partition(log);
+    rc = rc || ks_fs_ordered(&log->e->fs) ? rc : sync_partition(log);
     if (rc) {
         give_up(log, next);
         return rc;
@@ -150,27 +158,48 @@ static int roll(struct ks_log *log)
     log->c_next_k++;
     log->c_pos = log->c_acked = log->c_synced = 0;
     log->c_crc = log->c_new_crc = 0;
+    ks_log_file_begins(log);
     return 0;
 }
 
-/* Takes the run of appends that this turn writes; returns its bytes. They are of one epoch: what was
+/* Whether the entry belongs into another file than one that is pos bytes long and began with first_ts:
+ * as Kafka's LogSegment.shouldRoll. Time is that of the records, where they have one. */
+static bool must_roll(const struct ks_log *log, uint64_t pos, int64_t first_ts,
+                      const struct ks_entry *entry)
+{
+    uint64_t limit = (uint64_t)KC_MAX(atomic_load(&log->c_segment_bytes), (int64_t)1);
+    if (pos == 0 || entry->data.len == 0) {
+        return false;
+    }
+    int64_t jitter = (int64_t)((double)atomic_load(&log->c_jitter_ms) * log->c_jitter / 0x1p32);
+    int64_t age = first_ts >= 0 ? entry->max_ts - first_ts : kc_wall_ms() - log->c_made_ms;
+    return pos + entry->data.len > limit || age > atomic_load(&log->c_segment_ms) - jitter;
+}
+
+/* Takes the run of appends that this turn writes, into one file. They are of one epoch: what was
  * queued before a recovery is refused, what came after it is not. */
-static size_t take_run(struct ks_task *t, uint64_t room)
+static void take_run(struct ks_task *t, bool write)
 {
     struct ks_log *log = t->log;
     size_t bytes = 0;
+    int64_t first_ts = log->c_first_ts;
     int32_t epoch = log->c_head ? log->c_head->epoch : -1;
     for (int n = 0; log->c_head && log->c_head->kind == KS_E_APPEND &&
                     log->c_head->epoch == epoch && n < TURN_ENTRIES;
          n++) {
-        size_t len = log->c_head->data.len;
-        if (bytes > 0 && bytes + len > KC_MIN(room, log->e->unconfirmed)) {
+        const struct ks_entry *e = log->c_head;
+        if (write && bytes > 0 &&
+            (bytes + e->data.len > log->e->unconfirmed ||
+             must_roll(log, log->c_pos + bytes, first_ts, e))) {
             break;
         }
-        bytes += len;
+        if (e->data.len > 0 && log->c_pos + bytes == 0) {
+            first_ts = e->first_ts;
+        }
+        bytes += e->data.len;
         take(t);
     }
-    return bytes;
+    log->c_first_ts = write ? first_ts : log->c_first_ts;
 }
 
 /* What goes out with the next write. */
@@ -192,8 +221,9 @@ static int write_out(struct ks_log *log, struct run *r)
 
 /* One more batch. What no sync has confirmed stays below the bound that claimants count on (ADR 10),
  * or is this batch alone. Neighbours in memory go as one piece. */
-static int put(struct ks_log *log, struct run *r, uint8_t *p, size_t len)
+static int put(struct ks_log *log, struct run *r, uint8_t *p, const struct ks_batch *b)
 {
+    size_t len = b->size;
     uint64_t open = log->c_pos + r->len - log->c_synced;
     int rc = 0;
     if (open > 0 && open + len > log->e->unconfirmed) {
@@ -206,8 +236,23 @@ static int put(struct ks_log *log, struct run *r, uint8_t *p, size_t len)
         r->iov[r->n++] = (struct iovec){.iov_base = p, .iov_len = len};
     }
     r->len += len;
-    log->c_unsynced++;
+    log->c_unsynced += b->last_delta + 1LL;
     return rc;
+}
+
+/* After a write: Kafka's flush.messages and flush.ms. */
+static int maybe_sync(struct ks_log *log)
+{
+    int64_t wait_ms = atomic_load(&log->c_flush_ms);
+    int64_t now = kc_mono_ms();
+    int64_t at = atomic_load(&log->c_flush_at_ms);
+    if (!at && wait_ms > 0 && wait_ms < INT64_MAX - now) {
+        at = now + wait_ms;
+        atomic_store(&log->c_flush_at_ms, at); /* the watch thread sees to it if nobody else does */
+    }
+    return log->c_unsynced >= atomic_load(&log->c_flush_messages) || (at && at <= now)
+               ? sync_file(log)
+               : 0;
 }
 
 /* Writes the taken appends at c_pos. */
@@ -226,17 +271,14 @@ static int write_run(struct ks_task *t)
         e->pos = log->c_pos + r.len;
         e->file = ks_file_ref(log->c_file);
         for (size_t at = 0; at < e->data.len && ks_batch_parse(p + at, &b) && !rc; at += b.size) {
-            rc = put(log, &r, p + at, b.size);
+            rc = put(log, &r, p + at, &b);
         }
         log->c_new_end = e->end;
         log->c_new_crc = b.crc;
         any = true;
     }
     rc = rc ? rc : write_out(log, &r);
-    if (!rc && any && log->c_unsynced >= atomic_load(&log->c_flush_messages)) {
-        rc = sync_file(log);
-    }
-    return rc;
+    return !rc && any && log->c_unsynced ? maybe_sync(log) : rc;
 }
 
 static void run_appends(struct ks_task *t)
@@ -244,11 +286,10 @@ static void run_appends(struct ks_task *t)
     struct ks_log *log = t->log;
     int rc = 0;
     if (!log->c_failed && log->c_head->epoch == log->c_epoch) {
-        uint64_t limit = (uint64_t)KC_MAX(atomic_load(&log->c_segment_bytes), (int64_t)1);
-        if (log->c_pos > 0 && log->c_pos + log->c_head->data.len > limit) {
+        if (must_roll(log, log->c_pos, log->c_first_ts, log->c_head)) {
             rc = roll(log);
         }
-        take_run(t, limit > log->c_pos ? limit - log->c_pos : 0);
+        take_run(t, true);
         rc = rc ? rc : write_run(t);
         if (rc) {
             log_error(log, "append_failed", rc);
@@ -256,12 +297,53 @@ static void run_appends(struct ks_task *t)
         }
         t->issued = !log->c_failed;
     } else {
-        take_run(t, UINT64_MAX);
+        take_run(t, false);
     }
     for (struct ks_entry *e = t->taken; e; e = e->next) {
+        e->synced = !log->c_unsynced;
         e->error = log->c_failed              ? log->c_error
                    : e->epoch != log->c_epoch ? KS_K_STORAGE_ERROR
                                               : KS_K_NONE;
+    }
+}
+
+static struct ks_rec acked_seal(const struct ks_log *log)
+{
+    return (struct ks_rec){
+        .type = KS_SEAL,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .seal = {.end = log->c_end,
+                 .file = log->c_file->id,
+                 .len = log->c_acked,
+                 .crc = log->c_crc},
+    };
+}
+
+/* A newer claim stands in the chain and we are alive, with no ack to come: our epoch may be sealed by
+ * nobody else, who would have to fence us first. At the acked length, wherever the chain ends; the
+ * first seal wins. What goes wrong here is the claimant's to do. */
+static void seal_deposed(struct ks_log *log)
+{
+    struct ks_fs *fs = &log->e->fs;
+    struct ks_rec r = acked_seal(log);
+    struct ks_chain c;
+    int rc =
+        log->c_synced < log->c_acked || atomic_load(&log->inc->fenced) ? KC_E_FENCED : KC_E_EXISTS;
+    ks_chain_init(&c);
+    for (int race = 0; rc == KC_E_EXISTS && race < SEAL_RACES; race++) {
+        rc = ks_chain_load(fs, &log->topic, log->partition, r.k + 1, &c, NULL);
+        const struct ks_epoch *e = rc ? NULL : ks_chain_epoch(&c, log->c_epoch);
+        if (!e || e->sealed) {
+            break;
+        }
+        r.k = c.next_k;
+        rc = ks_chain_append(fs, &log->topic, log->partition, &r, NULL, NULL);
+    }
+    ks_chain_fini(&c);
+    if (!rc && !sync_partition(log)) {
+        kc_log(KC_INFO, "storage", "event=deposed_owner_sealed epoch=%d end=%lld", log->c_epoch,
+               (long long)log->c_end);
     }
 }
 
@@ -271,6 +353,7 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     entry->epoch = log->c_epoch; /* a recovery may have come between */
     entry->end = log->c_end;
     if (log->c_failed && log->c_error == KS_K_NOT_LEADER) {
+        seal_deposed(log);
         return KC_E_DEPOSED;
     }
     if (atomic_load(&log->inc->fenced)) {
@@ -284,15 +367,7 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     if (!rc && log->c_synced < log->c_acked) {
         rc = -EIO; /* acked without a sync (flush.messages): the next claim copies them first */
     }
-    struct ks_rec r = {
-        .type = KS_SEAL,
-        .k = log->c_next_k,
-        .epoch = log->c_epoch,
-        .seal = {.end = log->c_end,
-                 .file = log->c_file->id,
-                 .len = log->c_acked,
-                 .crc = log->c_crc},
-    };
+    struct ks_rec r = acked_seal(log);
     rc = rc ? rc
             : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, entry->record,
                               &entry->record_len);
@@ -300,15 +375,27 @@ static int seal(struct ks_log *log, struct ks_entry *entry)
     if (rc) {
         log_error(log, "seal_failed", rc);
     }
-    return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+    if (rc == KC_E_EXISTS) {
+        seal_deposed(log);
+        return KC_E_DEPOSED;
+    }
+    return rc;
 }
 
 /* The new log start and the files below it. Records that a crash of the machine could still take must
  * not be told deleted: the start would lie beyond the end of what is left. */
-static int trim(struct ks_log *log, const struct ks_trim *tr)
+static int trim(struct ks_log *log, struct ks_trim *tr, struct ks_file **ret_next)
 {
-    if (tr->known) {
-        return 0;
+    int rc = 0;
+    if (tr->roll && log->c_end > tr->start) { /* appended to meanwhile: the active file stays */
+        tr->start = tr->active_base;
+        tr->known = --tr->n == 0;
+    } else if (tr->roll) {
+        rc = roll(log);
+        *ret_next = rc ? NULL : ks_file_ref(log->c_file);
+    }
+    if (rc || tr->known) {
+        return rc;
     }
     struct ks_rec r = {
         .type = KS_TRIM,
@@ -318,7 +405,7 @@ static int trim(struct ks_log *log, const struct ks_trim *tr)
                  .n_old = tr->n,
                  .old = (struct ks_file_id *)(uintptr_t)tr->files},
     };
-    int rc = log->c_unsynced ? sync_file(log) : 0;
+    rc = log->c_unsynced ? sync_file(log) : 0;
     rc = rc ? rc : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
     rc = rc ? rc : sync_partition(log);
     if (rc) {
@@ -328,42 +415,13 @@ static int trim(struct ks_log *log, const struct ks_trim *tr)
     return 0;
 }
 
-/* COMPACT: the files that take the place of others are whole and durable by now, directory included.
- * DEPOSED: the record does not stand and never will. Any other error: it may stand (ADR 12). */
-static int compact(struct ks_log *log, const struct ks_swap *sw)
+/* Acked records that are not synced yet: only where flush.messages is relaxed. */
+static void flush(struct ks_log *log)
 {
-    struct ks_new_file fresh = {
-        .file = sw->file, .base = sw->start, .len = sw->len, .crc = sw->crc};
-    struct ks_rec r = {
-        .type = KS_COMPACT,
-        .k = log->c_next_k,
-        .epoch = log->c_epoch,
-        .drop = {.start = sw->start,
-                 .end = sw->end,
-                 .clean = sw->clean,
-                 .n_old = sw->n_old,
-                 .n_new = 1,
-                 .old = (struct ks_file_id *)(uintptr_t)sw->old,
-                 .new_files = &fresh},
-    };
-    int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
-    rc = rc ? rc : sync_partition(log);
-    log->c_next_k += rc == 0;
-    return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
-}
-
-/* TRIM and COMPACT: only the owner, while its epoch is sound. */
-static void supersede(struct ks_log *log, struct ks_entry *entry)
-{
-    if (log->c_failed || log->c_recovering || entry->epoch != log->c_epoch) {
-        entry->rc = KC_E_CANCELLED; /* nothing was tried */
-        return;
-    }
-    entry->rc =
-        entry->kind == KS_E_TRIM ? trim(log, entry->trim) : compact(log, &entry->cleaning->swap);
-    if (entry->rc) {
-        log_error(log, entry->kind == KS_E_TRIM ? "trim_failed" : "compact_failed", entry->rc);
-        fail(log, entry->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+    int rc = !log->c_failed && !log->c_recovering && log->c_unsynced ? sync_file(log) : 0;
+    if (rc) {
+        log_error(log, "flush_failed", rc);
+        fail(log, KS_K_STORAGE_ERROR);
     }
 }
 
@@ -373,7 +431,7 @@ static void recovered(struct ks_log *log, struct ks_entry *entry)
     if (entry->rc == 0) {
         ks_log_install_lower(log, entry->takeover);
     } else if (entry->rc == KC_E_DEPOSED || entry->rc == KC_E_FENCED || entry->rc == KC_E_CORRUPT ||
-               entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED) {
+               entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED || entry->rc == KC_E_GONE) {
         fail(log, KS_K_NOT_LEADER);
     }
 }
@@ -392,9 +450,20 @@ void ks_task_run(struct ks_task *t)
         head->rc = seal(log, head);
         break;
     case KS_E_TRIM:
-    case KS_E_COMPACT:
-        supersede(log, head);
-        t->issued = !head->rc;
+        if (!log->c_failed && !log->c_recovering && head->epoch == log->c_epoch) {
+            head->rc = trim(log, head->trim, &head->file);
+            t->issued = !head->rc;
+            if (head->rc) {
+                log_error(log, "trim_failed", head->rc);
+                fail(log, head->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+            }
+        } else {
+            head->rc = KC_E_CANCELLED;
+        }
+        break;
+    case KS_E_FLUSH:
+        flush(log);
+        head->synced = !log->c_unsynced;
         break;
     case KS_E_RECOVERED:
         recovered(log, head);

@@ -17,57 +17,7 @@
 #include "base/kc_rng.h"
 #include "base/kc_str.h"
 
-enum { META_MAX = 256 * 1024, IDS_MAX = 1000000, PID_BLOCK = 1000 };
-
-/* ---- lists of ids ---- */
-
-struct ids {
-    struct kc_uuid *v;
-    int32_t n, room;
-    int rc;
-};
-
-static bool add_id(void *arg, const char *name)
-{
-    struct ids *l = arg;
-    struct kc_uuid id;
-    if (kc_uuid_from_b64(kc_str_of(name), &id)) {
-        return true; /* not ours */
-    }
-    if (l->n == l->room) {
-        int32_t room = KC_MAX(l->room * 2, 16);
-        struct kc_uuid *v = l->n < IDS_MAX ? kc_try_realloc(l->v, (size_t)room * sizeof(*v)) : NULL;
-        if (!v) {
-            l->rc = -ENOMEM;
-            return false;
-        }
-        l->v = v;
-        l->room = room;
-    }
-    l->v[l->n++] = id;
-    return true;
-}
-
-static int by_id(const void *a, const void *b)
-{
-    return memcmp(a, b, sizeof(struct kc_uuid));
-}
-
-static int list_ids(struct ks_fs *fs, const char *dir, struct ids *ret, struct kc_err *err)
-{
-    *ret = (struct ids){0};
-    int rc = ks_fs_list(fs, dir, add_id, ret);
-    rc = rc ? rc : ret->rc;
-    if (rc) {
-        kc_free(ret->v);
-        *ret = (struct ids){0};
-        return kc_fail(err, rc, "%s: %s", dir, kc_strerror(rc));
-    }
-    if (ret->n) {
-        qsort(ret->v, (size_t)ret->n, sizeof(*ret->v), by_id);
-    }
-    return 0;
-}
+enum { META_MAX = 256 * 1024, PID_BLOCK = 1000 };
 
 /* ---- meta ---- */
 
@@ -128,25 +78,6 @@ static char *meta_text(const struct ks_topic_meta *meta, struct kc_err *err)
     return text;
 }
 
-static void grave_path(char out[KS_PATH_MAX], const struct kc_uuid *id)
-{
-    char b64[KC_UUID_B64_LEN + 1];
-    kc_uuid_to_b64(id, b64);
-    snprintf(out, KS_PATH_MAX, "deleted/%s", b64);
-}
-
-/* 1 = there is a tombstone, 0 = there is none, or -errno: nobody knows, so nothing may be made. */
-static int is_deleted(struct ks_fs *fs, const struct kc_uuid *id)
-{
-    char path[KS_PATH_MAX];
-    grave_path(path, id);
-    int fd = ks_fs_open(fs, path, KS_HANDLE);
-    if (fd >= 0) {
-        ks_fs_close(fs, fd);
-    }
-    return fd >= 0 ? 1 : fd == -ENOENT ? 0 : fd;
-}
-
 /* A whole new file takes the name at once. */
 static int replace(struct ks_fs *fs, const char *dir, const char *name, const char *text)
 {
@@ -170,37 +101,6 @@ static int replace(struct ks_fs *fs, const char *dir, const char *name, const ch
         return rc;
     }
     return ks_fs_syncdir(fs, dir);
-}
-
-int ks_topic_write(struct ks_engine *e, const struct ks_topic_meta *meta, struct kc_err *err)
-{
-    char dir[KS_PATH_MAX];
-    ks_path_topic(dir, &meta->id, NULL);
-    int rc = is_deleted(&e->fs, &meta->id);
-    if (rc) {
-        return rc > 0 ? kc_fail(err, KC_E_GONE, "%s: the topic was deleted", dir)
-                      : kc_fail(err, rc, "%s: tombstone: %s", dir, kc_strerror(rc));
-    }
-    struct ks_topic_meta old = {0};
-    rc = read_meta(&e->fs, &meta->id, &old);
-    kc_free(old.configs_json);
-    if (rc && rc != -ENOENT && rc != KC_E_CORRUPT) { /* what cannot be compared is not replaced */
-        return kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc));
-    }
-    if (rc == 0 && old.partitions > meta->partitions) {
-        return kc_fail(err, -EINVAL, "%s: %d partitions cannot become %d", dir, old.partitions,
-                       meta->partitions);
-    }
-    char *text = meta_text(meta, err);
-    if (!text) {
-        return -EINVAL;
-    }
-    int made = ks_fs_mkdir(&e->fs, dir);
-    rc = made < 0 ? made : 0;
-    rc = !rc && made == 0 ? ks_fs_syncdir(&e->fs, "topics") : rc;
-    rc = rc ? rc : replace(&e->fs, dir, "meta", text);
-    free(text);
-    return rc ? kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc)) : 0;
 }
 
 /* ---- removal ---- */
@@ -264,13 +164,60 @@ int ks_topic_remove(struct ks_engine *e, const struct kc_uuid *id, struct kc_err
     kc_uuid_to_b64(id, b64);
     ks_path_topic(dir, id, NULL);
     /* The tombstone first: from here on nobody adopts or makes the topic again. */
-    int rc =
-        is_deleted(&e->fs, id) == 1 ? 0 : ks_vol_publish(&e->fs, "deleted", b64, "deleted\n", 8);
+    int rc = ks_graves_look(e, id, NULL) == KC_E_GONE
+                 ? 0
+                 : ks_vol_publish(&e->fs, "deleted", b64, "deleted\n", 8);
     rc = rc == KC_E_EXISTS ? 0 : rc;
     rc = rc ? rc : ks_fs_syncdir(&e->fs, "deleted");
     rc = rc ? rc : remove_dir(&e->fs, dir, true);
     rc = rc ? rc : ks_fs_syncdir(&e->fs, "topics");
     return rc ? kc_fail(err, rc, "%s: %s", dir, kc_strerror(rc)) : 0;
+}
+
+/* ---- writing ---- */
+
+static int write_meta(struct ks_fs *fs, const char *dir, const char *text)
+{
+    int made = ks_fs_mkdir(fs, dir);
+    int rc = made < 0 ? made : 0;
+    rc = !rc && made == 0 ? ks_fs_syncdir(fs, "topics") : rc;
+    return rc ? rc : replace(fs, dir, "meta", text);
+}
+
+int ks_topic_write(struct ks_engine *e, const struct ks_topic_meta *meta, struct kc_err *err)
+{
+    char dir[KS_PATH_MAX];
+    ks_path_topic(dir, &meta->id, NULL);
+    struct ks_topic_meta old = {0};
+    int rc = ks_graves_look(e, &meta->id, err);
+    if (rc) {
+        return rc;
+    }
+    rc = read_meta(&e->fs, &meta->id, &old);
+    kc_free(old.configs_json);
+    if (rc && rc != -ENOENT && rc != KC_E_CORRUPT) { /* what cannot be compared is not replaced */
+        return kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc));
+    }
+    if (rc == 0 && old.partitions > meta->partitions) {
+        return kc_fail(err, -EINVAL, "%s: %d partitions cannot become %d", dir, old.partitions,
+                       meta->partitions);
+    }
+    char *text = meta_text(meta, err);
+    if (!text) {
+        return -EINVAL;
+    }
+    rc = write_meta(&e->fs, dir, text);
+    free(text);
+    if (rc) {
+        return kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc));
+    }
+    /* A removal that began after the first look may have passed here before us: then we see its
+     * tombstone now, and take back what we made. One that begins later finds it (ADR 11). */
+    rc = ks_graves_look(e, &meta->id, err);
+    if (rc == KC_E_GONE) {
+        remove_dir(&e->fs, dir, true); /* what fails here is removed by a sweep */
+    }
+    return rc;
 }
 
 /* ---- inventory ---- */
@@ -293,14 +240,14 @@ static uint64_t revision_of(const struct ks_inventory *inv)
 
 int ks_inventory_read(struct ks_engine *e, struct ks_inventory **ret, struct kc_err *err)
 {
-    struct ids deleted, there;
-    int rc = list_ids(&e->fs, "topics", &there, err);
+    struct ks_ids deleted, there;
+    int rc = ks_ids_list(&e->fs, "topics", &there, err);
     if (rc) {
         return rc;
     }
-    rc = list_ids(&e->fs, "deleted", &deleted, err); /* after topics: a removal is never missed */
+    rc = ks_ids_list(&e->fs, "deleted", &deleted, err); /* after topics: none is missed (D7) */
     if (rc) {
-        kc_free(there.v);
+        ks_ids_fini(&there);
         return rc;
     }
     struct ks_inventory *inv = kc_zalloc(sizeof(*inv));
@@ -309,8 +256,7 @@ int ks_inventory_read(struct ks_engine *e, struct ks_inventory **ret, struct kc_
     inv->topics = kc_try_zalloc((size_t)there.n + 1, sizeof(*inv->topics));
     rc = inv->topics ? 0 : kc_fail(err, -ENOMEM, "inventory: %s", kc_strerror(-ENOMEM));
     for (int32_t i = 0; !rc && i < there.n; i++) {
-        if (deleted.n &&
-            bsearch(&there.v[i], deleted.v, (size_t)deleted.n, sizeof(*deleted.v), by_id)) {
+        if (ks_ids_have(&deleted, &there.v[i])) {
             continue;
         }
         rc = read_meta(&e->fs, &there.v[i], &inv->topics[inv->n]);
@@ -324,7 +270,7 @@ int ks_inventory_read(struct ks_engine *e, struct ks_inventory **ret, struct kc_
             kc_fail(err, rc, "%s: %s", path, kc_strerror(rc));
         }
     }
-    kc_free(there.v);
+    ks_ids_fini(&there);
     if (rc) {
         ks_inventory_free(inv);
         return rc;

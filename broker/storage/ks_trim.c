@@ -13,15 +13,20 @@
 
 /* ---- starting one ---- */
 
-struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start)
+struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start, bool all)
 {
+    const struct ks_state *st = &log->st;
     struct ks_trim *tr = kc_zalloc(sizeof(*tr));
     tr->start = start;
-    for (uint32_t i = 0; i + 1 < log->st.n_segs && tr->n < KC_ARRAY_LEN(tr->files); i++) {
-        if (log->st.segs[i].end > start) {
+    for (uint32_t i = 0; i < st->n_segs && tr->n < KC_ARRAY_LEN(tr->files); i++) {
+        const struct ks_seg *s = &st->segs[i];
+        bool last = i + 1 == st->n_segs;
+        if (s->end > start || (last && (!all || s->len == 0))) {
             break;
         }
-        tr->files[tr->n++] = log->st.segs[i].file->id;
+        tr->files[tr->n++] = s->file->id;
+        tr->roll = last;
+        tr->active_base = s->base;
     }
     return tr;
 }
@@ -35,18 +40,21 @@ void ks_trim_start(struct ks_log *log, struct ks_trim *tr)
     ks_commit_push(log->e, entry);
 }
 
-void ks_deletes_start(struct ks_log *log)
+/* A TRIM for all that wait. */
+static void start_deletes(struct ks_log *log)
 {
-    if (!log->more_deletes || log->trimming || log->compacting || log->state != KS_OPEN) {
-        return;
-    }
     int64_t start = log->st.start;
     log->deletes = log->more_deletes;
     log->more_deletes = NULL;
     for (const struct ks_delete *d = log->deletes; d; d = d->next) {
         start = KC_MAX(start, d->offset);
     }
-    ks_trim_start(log, ks_trim_new(log, start));
+    struct ks_trim *tr = ks_trim_new(log, start, false);
+    if (!ks_ckpt_covers(log, start)) {
+        tr->n = 0; /* the start moves at once; a round of retention has the files go when their
+                    * producers are kept elsewhere */
+    }
+    ks_trim_start(log, tr);
 }
 
 static void answer(struct ks_delete **list, int16_t error, int64_t log_start)
@@ -84,7 +92,9 @@ void ks_log_delete_records(struct ks_log *log, struct ks_delete *d)
     }
     d->next = log->more_deletes;
     log->more_deletes = d;
-    ks_deletes_start(log);
+    if (!log->trimming) {
+        start_deletes(log);
+    }
 }
 
 /* ---- ending one ---- */
@@ -103,6 +113,7 @@ static void remove_files(struct rt_work *w)
         char path[KS_PATH_MAX];
         ks_path_file(path, &r->log->topic, r->log->partition, r->files[i]);
         ks_fs_unlink(&r->log->e->fs, path); /* what stays behind only costs room */
+        ks_idx_remove(&r->log->e->fs, &r->log->topic, r->log->partition, r->files[i]);
     }
     ks_log_unref(r->log);
     kc_free(r);
@@ -122,12 +133,27 @@ static void remove_later(struct ks_log *log, const struct ks_trim *tr)
     ks_engine_defer(log->e, &r->work);
 }
 
+/* The owner's state follows the record. */
+static void forget(struct ks_log *log, struct ks_entry *entry)
+{
+    uint32_t n = entry->trim->n;
+    if (entry->file) { /* the active file went, too */
+        struct ks_file *next = ks_file_ref(entry->file);
+        if (ks_state_add_seg(&log->st, next, entry->trim->start, log->epoch)) {
+            ks_file_unref(next); /* no memory: an empty segment stands in for the one that goes */
+            n--;
+        }
+    }
+    ks_state_trim(&log->st, entry->trim->start, n);
+}
+
 void ks_trim_done(struct ks_entry *entry)
 {
     struct ks_log *log = entry->log;
     log->trimming = false;
     if (!entry->rc && !entry->error) { /* a fenced incarnation touches nothing any more */
-        ks_state_trim(&log->st, entry->trim->start, entry->trim->n);
+        forget(log, entry);
+        ks_index_recount(log);
         remove_later(log, entry->trim);
     }
     int16_t error = entry->error                ? entry->error
@@ -135,5 +161,7 @@ void ks_trim_done(struct ks_entry *entry)
                     : entry->rc                 ? KS_K_STORAGE_ERROR
                                                 : KS_K_NONE;
     answer(&log->deletes, error, log->st.start);
-    ks_deletes_start(log);
+    if (log->more_deletes && log->state == KS_OPEN) {
+        start_deletes(log);
+    }
 }

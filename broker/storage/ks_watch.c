@@ -1,13 +1,11 @@
 /* Once a second while logs are open: the fence check that keeps reads honest, recoveries that wait
- * for room or for a healthy file, and retention. Sleeps on a condition otherwise. */
+ * for room or for a healthy file, syncs that flush.ms asks for, and retention. Sleeps on a condition otherwise. */
 #include "storage/ks_int.h"
 
 #include <signal.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
-
-enum { RETENTION_EVERY = 20 /* rounds */ };
 
 static void check_fence(struct ks_engine *e)
 {
@@ -40,6 +38,23 @@ static void retry(struct ks_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* Logs whose acked records have waited for a sync long enough. */
+static void flush(struct ks_engine *e)
+{
+    int64_t now = kc_mono_ms();
+    struct kc_map_iter it = {0};
+    pthread_mutex_lock(&e->lock);
+    for (struct kc_map_entry *m; (m = kc_map_next(&e->logs, &it));) {
+        struct ks_log *log = m->value;
+        int64_t at = atomic_load(&log->c_flush_at_ms);
+        if (at && at <= now && !atomic_load(&log->leaving)) {
+            atomic_store(&log->c_flush_at_ms, 0); /* asked for once */
+            ks_commit_push(e, ks_entry_new(log, KS_E_FLUSH));
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
 /* Sleeps until the next round; true: stop. */
 static bool rest(struct ks_engine *e)
 {
@@ -67,15 +82,20 @@ static void *watch_main(void *arg)
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     pthread_setname_np(pthread_self(), "ks-watch");
-    for (uint32_t round = 0;; round++) {
+    for (int64_t looked_ms = INT64_MIN / 2;;) {
         check_fence(e);
         if (atomic_load(&e->n_retries) > 0) {
             retry(e);
         }
-        if (round % RETENTION_EVERY == 0) {
+        if (atomic_load(&e->relaxed)) {
+            flush(e);
+        }
+        /* A wait for the next look ends at a round; half a round early is nearer than half a late one. */
+        int64_t now = kc_mono_ms();
+        if (now - looked_ms + KS_WATCH_MS / 2 >= atomic_load(&e->retention_check_ms)) {
+            looked_ms = now;
             ks_retention_post(e);
         }
-        ks_cleaner_tick(e);
         if (rest(e)) {
             return NULL;
         }

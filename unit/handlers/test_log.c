@@ -455,15 +455,23 @@ static void sessions_are_declined(void)
     down(1);
 }
 
-static struct kw_list_offsets_response_partition_response list(int16_t version, int64_t ts)
+static struct kw_list_offsets_response_partition_response list_at(int16_t version,
+                                                                  int32_t partition, int64_t ts)
 {
-    struct kw_list_offsets_request_partition p = {
-        .current_leader_epoch = -1, .timestamp = ts, .max_num_offsets = 1};
+    struct kw_list_offsets_request_partition p = {.partition_index = partition,
+                                                  .current_leader_epoch = -1,
+                                                  .timestamp = ts,
+                                                  .max_num_offsets = 1};
     struct kw_list_offsets_request_topic t = {KC_STR_LIT("t"), &p, 1};
     struct kw_list_offsets_request in = {.replica_id = -1, .topics = &t, .n_topics = 1};
     const struct kw_list_offsets_response *r = hx_call(&c, LIST, version, &in);
     KT_REQUIRE(r != NULL);
     return r->topics[0].partitions[0];
+}
+
+static struct kw_list_offsets_response_partition_response list(int16_t version, int64_t ts)
+{
+    return list_at(version, 0, ts);
 }
 
 static void list_offsets_knows_the_special_timestamps(void)
@@ -481,6 +489,9 @@ static void list_offsets_knows_the_special_timestamps(void)
     KT_EQ(list(11, -6).offset, -1);
     KT_EQ(list(6, -3).error_code, KAFKA_UNSUPPORTED_VERSION);
     KT_EQ(list(11, -7).error_code, KAFKA_UNSUPPORTED_VERSION);
+    KT_EQ(list_at(11, 5, -7).error_code,
+          KAFKA_UNSUPPORTED_VERSION); /* judged before the partition */
+    KT_EQ(list_at(11, 5, -1).error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
     KT_EQ(list(4, 1000).offset, 0);
     KT_EQ(list(4, 1001).offset, -1);
     struct kw_list_offsets_response_partition_response v0 = list(0, -1);
@@ -534,6 +545,45 @@ static void delete_records_moves_the_start(void)
     hx_down(&h);
 }
 
+/* Produces a batch whose attributes are changed; the checksum is wrong then, which is found later. */
+static struct kw_produce_response_partition_produce_response
+produce_with(int16_t version, uint8_t attributes, int16_t acks, const char *topic)
+{
+    struct kw_batch_builder b;
+    struct kc_bytes batch = make_batch(&b, 10);
+    ((uint8_t *)(uintptr_t)batch.ptr)[22] = attributes;
+    struct kw_produce_request_partition_produce_data p = {.index = 0, .records = batch};
+    struct kw_produce_request_topic_produce_data t = {
+        .name = kc_str_of(topic), .partition_data = &p, .n_partition_data = 1};
+    struct kw_produce_request in;
+    kw_produce_request_init(&in);
+    in.acks = acks;
+    in.timeout_ms = 10000;
+    in.topic_data = &t;
+    in.n_topic_data = 1;
+    const struct kw_produce_response *r = hx_call(&c, PRODUCE, version, &in);
+    kw_batch_builder_fini(&b);
+    KT_REQUIRE(r != NULL);
+    return r->responses[0].partition_responses[0];
+}
+
+static void produce_refuses_before_the_log_what_kafka_refuses(void)
+{
+    up(1);
+    hx_topic(&h, "__internal", 1, 1)->internal = true;
+    hx_publish(&h);
+    KT_EQ(produce_with(9, 0x10, -1, "t").error_code, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    KT_EQ(produce_with(9, 0x10, -1, "no").error_code, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    KT_EQ(produce_with(6, 4, -1, "t").error_code, KAFKA_UNSUPPORTED_COMPRESSION_TYPE);
+    KT_EQ(produce_with(7, 4, -1, "t").error_code, KAFKA_CORRUPT_MESSAGE); /* comes to the log */
+    KT_EQ(produce_with(9, 0, -1, "__internal").error_code, KAFKA_INVALID_TOPIC_EXCEPTION);
+    KT_EQ(produce_with(9, 0, 2, "no").error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    KT_EQ(produce_with(9, 0, 2, "t").error_code, KAFKA_INVALID_REQUIRED_ACKS);
+    KT_EQ(produce_with(9, 0, 2, "t").log_start_offset, -1);
+    KT_EQ(produce_with(9, 0, 1, "t").error_code, 0);
+    down(1);
+}
+
 KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(acks_other_than_0_1_and_all_are_refused), KT(acks_0_has_no_answer_and_an_error_closes),
         KT(a_long_poll_wakes_when_records_come),
@@ -542,4 +592,5 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
         KT(limits_hold_but_a_batch_always_comes),
         KT(consumers_that_do_not_read_stay_within_the_budget), KT(sessions_are_declined),
-        KT(list_offsets_knows_the_special_timestamps), KT(delete_records_moves_the_start))
+        KT(list_offsets_knows_the_special_timestamps), KT(delete_records_moves_the_start),
+        KT(produce_refuses_before_the_log_what_kafka_refuses))

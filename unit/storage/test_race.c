@@ -308,9 +308,54 @@ static void a_deposed_owner_calls_nobody_out_of_sequence(void)
     end();
 }
 
+/* A claimant stopped between its CLAIM and the fence: the old owner, alive, seals its epoch itself, and
+ * the next claimant needs no fence of it. */
+static void a_deposed_owner_seals_its_own_epoch(void)
+{
+    begin();
+    victim_with_5();
+    claim_k = 1;
+    claim_by_a_third();
+    struct st_seal s;
+    st_seal(&b2, victim, &s);
+    KT_EQ(s.rc, KC_E_DEPOSED);
+    struct ks_chain c;
+    ks_chain_init(&c);
+    KT_EQ(ks_chain_load(&other, &topic, 0, 0, &c, NULL), 0);
+    KT_TRUE(c.epochs[0].sealed);
+    KT_EQ(c.epochs[0].end, 5);
+    KT_EQ(c.next_k, 3);
+    ks_chain_fini(&c);
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(ks_log_offsets(log).high_watermark, 5);
+    KT_EQ(b2.n_fenced, 0);
+    st_close(&b1, log);
+    end();
+}
+
+static void a_deposed_owner_adopts_the_seal_that_stands(void)
+{
+    begin();
+    victim_with_5();
+    claim_k = 1;
+    claim_by_a_third();
+    seal_at_5();
+    struct st_seal s;
+    st_seal(&b2, victim, &s);
+    KT_EQ(s.rc, KC_E_DEPOSED);
+    struct ks_chain c;
+    ks_chain_init(&c);
+    KT_EQ(ks_chain_load(&other, &topic, 0, 0, &c, NULL), 0);
+    KT_EQ(c.next_k, 3);
+    KT_EQ(c.late_seals, 0);
+    ks_chain_fini(&c);
+    end();
+}
+
 KT_MAIN("race", KT(what_lands_before_the_fence_is_counted),
         KT(a_lost_seal_race_adopts_the_winners_length),
         KT(a_newer_claim_in_the_seals_place_deposes), KT(a_lost_claim_race_lists_again),
         KT(a_fence_between_sync_and_check_stops_the_ack),
         KT(nothing_is_written_to_the_next_file_before_its_roll),
-        KT(files_go_only_after_their_trim_record), KT(a_deposed_owner_calls_nobody_out_of_sequence))
+        KT(files_go_only_after_their_trim_record), KT(a_deposed_owner_calls_nobody_out_of_sequence),
+        KT(a_deposed_owner_seals_its_own_epoch), KT(a_deposed_owner_adopts_the_seal_that_stands))

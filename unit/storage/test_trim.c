@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
 static struct st_vol vol;
@@ -303,7 +304,9 @@ static void epochs_below_the_start_are_forgotten(void)
     KT_EQ(delete_below(&b2, log, 3), 3);
     ks_log_epoch_end(log, 0, &epoch, &offset);
     KT_EQ(offset, 4);
+    KT_EQ(ks_log_start_epoch(log), 0);
     KT_EQ(delete_below(&b2, log, 5), 5);
+    KT_EQ(ks_log_start_epoch(log), 1);
     ks_log_epoch_end(log, 0, &epoch, &offset); /* gone: where what is left begins */
     KT_EQ(epoch, 0);
     KT_EQ(offset, 5);
@@ -321,6 +324,34 @@ static void epochs_below_the_start_are_forgotten(void)
     end();
 }
 
+static void producers_outlive_the_records_they_wrote(void)
+{
+    begin();
+    struct ks_log *log = log_with(0);
+    struct st_batch once = {.pid = 8, .count = 2}, other = {.pid = 9, .count = 2};
+    KT_EQ(st_append(&b1, log, st_make(&once)).base_offset, 0);
+    for (int i = 0; i < 5; i++) {
+        KT_EQ(st_append(&b1, log, st_make(&other)).error, 0);
+        other.seq += 2;
+    }
+    KT_EQ(delete_below(&b1, log, 9), 9);
+    st_close(&b1, log);
+    log = st_log(&b2, &topic, 0);
+    struct ks_append_result r = st_append(&b2, log, st_make(&once));
+    KT_EQ(r.error, 0);
+    KT_EQ(r.base_offset, 0); /* a repeat, still */
+    KT_EQ(ks_log_offsets(log).high_watermark, 12);
+    KT_EQ(ks_log_offsets(log).start, 9);
+    int64_t until = kc_mono_ms() + 20000;
+    while (log->st.segs[0].base < 8 && kc_mono_ms() < until) { /* and the files go in time */
+        ks_retention_post(b2.e);
+        uv_run(&b2.loop.uv, UV_RUN_ONCE);
+    }
+    KT_EQ(log->st.segs[0].base, 8);
+    st_close(&b2, log);
+    end();
+}
+
 /* Relaxed flushing: what a crash of the machine could take must not be below the start. */
 static void unsynced_records_are_synced_before_the_start_passes_them(void)
 {
@@ -333,7 +364,7 @@ static void unsynced_records_are_synced_before_the_start_passes_them(void)
     st_put(&b1, log, 4);
     struct ks_metrics m0, m1;
     ks_metrics_read(b1.e, &m0);
-    KT_EQ(log->c_unsynced, 1);
+    KT_EQ(log->c_unsynced, 4);
     KT_EQ(delete_below(&b1, log, 3), 3);
     ks_metrics_read(b1.e, &m1);
     KT_EQ(log->c_unsynced, 0);
@@ -348,4 +379,5 @@ KT_MAIN("trim", KT(the_start_moves_into_a_batch_of_a_file), KT(files_wholly_belo
         KT(a_deposed_owner_is_told_so),
         KT(an_error_of_the_volume_is_answered_and_the_log_comes_back),
         KT(closing_answers_what_waits), KT(epochs_below_the_start_are_forgotten),
+        KT(producers_outlive_the_records_they_wrote),
         KT(unsynced_records_are_synced_before_the_start_passes_them))

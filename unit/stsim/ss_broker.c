@@ -9,109 +9,6 @@
 
 struct ss_shared ss_shared;
 
-/* ---- life ---- */
-
-static void on_fenced(void *ctx, const char *why)
-{
-    struct ss_broker *b = ctx;
-    (void)why;
-    b->fenced = true;
-}
-
-void ss_broker_register(struct ss_broker *b)
-{
-    struct ks_metrics m;
-    struct kc_err err = {0};
-    ks_metrics_read(b->e, &m);
-    if (m.open_logs > 0) {
-        return;
-    }
-    ss_set_node(b->node);
-    b->inc = kc_uuid_random();
-    b->fenced = false; /* before: a word about the new one may come at once */
-    b->fenced = ks_register(b->e, &b->inc, &err) != 0;
-    ss_set_node(0);
-}
-
-void ss_broker_start(struct ss_broker *b, int node, int id, bool auditor)
-{
-    struct ks_fs fs;
-    struct ks_opts opts = {.broker_id = id,
-                           .loop = &b->loop,
-                           .on_fenced = on_fenced,
-                           .unsafe_storage = ss_srv_lie() != SS_HONEST, /* the probe would tell */
-                           .cache_bytes = ss_chance(500) ? 4096 : 1 << 20,
-                           .ctx = b};
-    char cluster[KC_UUID_B64_LEN + 1] = "";
-    struct kc_err err = {0};
-    memset(b, 0, sizeof(*b));
-    b->node = node;
-    b->id = id;
-    b->auditor = auditor;
-    b->client = ss_client_new(node, false);
-    for (int p = 0; p < SS_PARTS; p++) {
-        b->slot[p].b = b;
-        b->slot[p].part = p;
-    }
-    KC_ASSERT(rt_loop_init(&b->loop, "node") == 0);
-    b->loop.thread = pthread_self();
-    ss_client_fs(b->client, &fs);
-    ss_set_node(node);
-    int rc = ks_engine_open_on(&fs, &opts, cluster, &b->e, &err);
-    ss_set_node(0);
-    if (rc) {
-        ss_check_fail("a healthy volume is refused: %s", err.msg);
-        return;
-    }
-    b->e->unconfirmed = ss_shared.unconfirmed;
-    b->up = true;
-    ss_broker_register(b);
-    ss_client_faults(b->client, !auditor);
-}
-
-void ss_broker_turn(struct ss_broker *b)
-{
-    ss_set_node(b->node);
-    uv_run(&b->loop.uv, UV_RUN_NOWAIT);
-    ss_set_node(0);
-}
-
-void ss_broker_retain(struct ss_broker *b)
-{
-    ss_set_node(b->node);
-    ks_retention_post(b->e);
-    ss_set_node(0);
-}
-
-void ss_broker_stop(struct ss_broker *b, bool crash)
-{
-    if (!b->up) {
-        return;
-    }
-    ss_thaw(b->node);
-    if (crash) {
-        b->dead = true; /* nobody hears of it any more */
-        ss_client_crash(b->client);
-    }
-    ss_set_node(b->node);
-    for (int p = 0; p < SS_PARTS; p++) {
-        struct ss_slot *s = &b->slot[p];
-        while (s->state == SS_SEALING) {
-            ss_sleep_us(1000);
-            uv_run(&b->loop.uv, UV_RUN_NOWAIT);
-        }
-        ss_slot_cancel(s);
-        ss_slot_close(s);
-    }
-    ks_engine_close(b->e);
-    rt_loop_stop(&b->loop);
-    rt_loop_run(&b->loop); /* runs what was posted, closes the handles */
-    ss_set_node(0);
-    ss_client_free(b->client);
-    b->client = NULL;
-    b->up = false;
-}
-
 /* ---- opening ---- */
 
 static bool condemned(void *ctx, int32_t broker, const struct kc_uuid *inc)
@@ -137,7 +34,7 @@ static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *
     struct ss_slot *s = ctx;
     (void)blocker;
     (void)blocker_inc;
-    if (rc == KC_E_CORRUPT && !s->b->dead) {
+    if (rc == KC_E_CORRUPT && !s->b->dead && !ss_check_is_deleted(s->part)) {
         ss_check_fail("an open says that partition %d is corrupt: %s", s->part, err->msg);
     }
     if (rc == 0 && !log) {
@@ -160,8 +57,8 @@ static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *
 static struct ks_open_args open_args(struct ss_slot *s)
 {
     struct ks_open_args args = {
-        .topic_id = ss_shared.topic,
-        .partition = s->part,
+        .topic_id = ss_shared.topic[s->part / SS_PARTS],
+        .partition = s->part % SS_PARTS,
         .may_create = true,
         .order = {.uid = "map", .term = 1, .generation = ++ss_shared.generation},
         .config = {.segment_bytes = ss_shared.segment_bytes,
@@ -185,36 +82,28 @@ void ss_slot_open(struct ss_slot *s)
 {
     struct ks_open_args args = open_args(s);
     s->state = SS_OPENING;
-    ss_set_node(s->b->node);
     s->handle = ks_log_open(s->b->e, &args);
-    ss_set_node(0);
 }
 
 void ss_slot_prepare(struct ss_slot *s)
 {
     struct ks_open_args args = open_args(s);
     s->state = SS_WARMING;
-    ss_set_node(s->b->node);
     s->handle = ks_log_prepare(s->b->e, &args);
-    ss_set_node(0);
 }
 
 void ss_slot_go(struct ss_slot *s)
 {
-    struct kc_bytes seal = {ss_shared.seal_len ? ss_shared.seal : NULL, ss_shared.seal_len};
+    bool known = ss_shared.seal_len && ss_shared.seal_part == s->part;
+    struct kc_bytes seal = {known ? ss_shared.seal : NULL, known ? ss_shared.seal_len : 0};
     s->state = SS_OPENING;
-    ss_set_node(s->b->node);
     ks_open_go(s->handle, seal);
-    ss_set_node(0);
 }
 
 void ss_slot_cancel(struct ss_slot *s)
 {
     if (s->handle) {
-        int node = ss_node();
-        ss_set_node(s->b->node);
         ks_open_cancel(s->handle);
-        ss_set_node(node);
         s->handle = NULL;
         s->state = SS_NONE;
     }
@@ -335,9 +224,7 @@ void ss_slot_append(struct ss_slot *s, bool idempotent)
         .ctx = a};
     ss_check_counts()->appends++;
     s->in_flight++;
-    ss_set_node(s->b->node);
     ks_log_append(s->log, &args);
-    ss_set_node(0);
     kc_buf_unref(args.batches.buf);
 }
 
@@ -381,9 +268,7 @@ void ss_slot_read(struct ss_slot *s)
                                 .limit_offset = o.high_watermark,
                                 .max_bytes = 1 + (int32_t)ss_below(9000),
                                 .at_least_one = true};
-    ss_set_node(s->b->node);
     ks_log_read(s->log, &args, on_read, rd);
-    ss_set_node(0);
 }
 
 void ss_slot_read_all(struct ss_slot *s)
@@ -399,9 +284,7 @@ void ss_slot_read_all(struct ss_slot *s)
                                     .limit_offset = o.high_watermark,
                                     .max_bytes = 1 << 16,
                                     .at_least_one = true};
-        ss_set_node(s->b->node);
         ks_log_read(s->log, &args, on_read, rd);
-        ss_set_node(0);
         while (!done) {
             ss_sleep_us(500);
             ss_broker_turn(s->b);
@@ -417,6 +300,30 @@ void ss_slot_read_all(struct ss_slot *s)
 
 /* ---- letting go ---- */
 
+struct deletion {
+    struct ks_delete d;
+    struct ss_slot *s;
+};
+
+static void on_deleted(struct ks_delete *d, int16_t error, int64_t log_start)
+{
+    struct deletion *del = KC_CONTAINER_OF(d, struct deletion, d);
+    if (!error && !del->s->b->dead) {
+        ss_check_start(del->s->part, log_start);
+    }
+    kc_free(del);
+}
+
+void ss_slot_delete_records(struct ss_slot *s)
+{
+    struct ks_offsets o = ks_log_offsets(s->log);
+    struct deletion *del = kc_zalloc(sizeof(*del));
+    del->s = s;
+    del->d.done = on_deleted;
+    del->d.offset = o.start + (int64_t)ss_below((uint64_t)(o.high_watermark - o.start) + 1);
+    ks_log_delete_records(s->log, &del->d);
+}
+
 static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)
 {
     struct ss_slot *s = ctx;
@@ -426,26 +333,22 @@ static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int3
     if (rc == 0 && !s->b->dead) {
         ss_check_high_watermark(s->part, end);
         memcpy(ss_shared.seal, record.ptr, (size_t)record.len);
-        ss_shared.seal_len = s->part == 0 ? record.len : 0; /* moves are of partition 0 */
+        ss_shared.seal_len = record.len;
+        ss_shared.seal_part = s->part;
     }
 }
 
 void ss_slot_seal(struct ss_slot *s)
 {
     s->state = SS_SEALING;
-    ss_set_node(s->b->node);
     ks_log_seal(s->log, &s->b->loop, on_seal, s);
-    ss_set_node(0);
 }
 
 void ss_slot_close(struct ss_slot *s)
 {
     if (s->state == SS_OPEN) {
-        int node = ss_node();
-        ss_set_node(s->b->node);
         s->state = SS_NONE;
         ks_log_close(s->log);
-        ss_set_node(node);
         s->log = NULL;
     }
 }

@@ -13,7 +13,7 @@
 #include "storage/ks_bytes.h"
 #include "storage/ks_vol.h"
 
-enum { BATCHES_MAX = 1 << 16, OFFSETS_MAX = 1 << 17, SEALS_MAX = 8192 };
+enum { BATCHES_MAX = 1 << 15, OFFSETS_MAX = 1 << 15, SEALS_MAX = 4096 };
 
 struct sent {
     int part;
@@ -28,6 +28,9 @@ struct sealed {
 };
 
 struct part {
+    bool deleted;
+    int64_t seen_end; /* behind the last offset that was acked or read */
+    int64_t start; /* as told to somebody who had records deleted */
     uint32_t seen[OFFSETS_MAX]; /* offset -> number + 1 of the batch: acks and reads */
     uint32_t final[OFFSETS_MAX];
     int32_t epoch[OFFSETS_MAX];
@@ -36,10 +39,11 @@ struct part {
 };
 
 static struct {
-    struct kc_uuid topic;
+    struct kc_uuid topic[SS_TOPICS];
+    char prefix[SS_TOPICS][64]; /* their directories */
     uint64_t n_sent;
     struct sent sent[BATCHES_MAX];
-    struct part part[SS_PARTS];
+    struct part part[SS_ALL_PARTS];
     int n_sealed;
     struct sealed sealed[SEALS_MAX];
     struct ss_counts counts;
@@ -66,19 +70,24 @@ struct ss_counts *ss_check_counts(void)
     return &C->counts;
 }
 
-void ss_check_begin(const struct kc_uuid *topic)
+void ss_check_begin(const struct kc_uuid topics[SS_TOPICS])
 {
     C = calloc(1, sizeof(*C)); /* zeroed lazily by the kernel: kc_zalloc would touch it all */
     KC_ASSERT(C);
-    C->topic = *topic;
-    for (int p = 0; p < SS_PARTS; p++) {
+    for (int t = 0; t < SS_TOPICS; t++) {
+        char id[KC_UUID_B64_LEN + 1];
+        C->topic[t] = topics[t];
+        kc_uuid_to_b64(&topics[t], id);
+        snprintf(C->prefix[t], sizeof(C->prefix[t]), "topics/%s/", id);
+    }
+    for (int p = 0; p < SS_ALL_PARTS; p++) {
         ks_chain_init(&C->part[p].chain);
     }
 }
 
 void ss_check_end(void)
 {
-    for (int p = 0; p < SS_PARTS; p++) {
+    for (int p = 0; p < SS_ALL_PARTS; p++) {
         ks_chain_fini(&C->part[p].chain);
     }
     free(C);
@@ -162,6 +171,25 @@ static void note(int part, uint64_t number, int64_t base, int32_t records, const
         }
         p->seen[o] = (uint32_t)number + 1;
     }
+    p->seen_end = KC_MAX(p->seen_end, base + records);
+}
+
+void ss_check_deleted(int topic)
+{
+    C->counts.deletions++;
+    for (int p = 0; p < SS_PARTS; p++) {
+        C->part[topic * SS_PARTS + p].deleted = true;
+    }
+}
+
+bool ss_check_is_deleted(int part)
+{
+    return C->part[part].deleted;
+}
+
+void ss_check_start(int part, int64_t start)
+{
+    C->part[part].start = KC_MAX(C->part[part].start, start);
 }
 
 void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records)
@@ -239,6 +267,10 @@ void ss_check_read(int part, const struct ks_read_result *r, bool final)
 void ss_check_final(int part, int64_t start, int64_t end)
 {
     struct part *p = &C->part[part];
+    if (start < p->start) {
+        ss_check_fail("partition %d starts at %lld again; records were deleted up to %lld", part,
+                      (long long)start, (long long)p->start);
+    }
     if (p->hw > end || end < p->final_end || end > OFFSETS_MAX) {
         ss_check_fail("I5: partition %d ends at %lld; a high watermark was %lld, an end %lld", part,
                       (long long)end, (long long)p->hw, (long long)p->final_end);
@@ -250,7 +282,7 @@ void ss_check_final(int part, int64_t start, int64_t end)
             ss_check_fail("the final log of partition %d has no offset %lld", part, (long long)o);
         }
     }
-    for (int64_t o = start; o < OFFSETS_MAX && !ss_check_broken(); o++) {
+    for (int64_t o = start; o < p->seen_end && !ss_check_broken(); o++) {
         if (p->seen[o] && p->seen[o] != p->final[o]) {
             ss_check_fail("I1/I5: batch %u had offset %lld of partition %d; the final log has %s",
                           p->seen[o] - 1, (long long)o, part,
@@ -263,16 +295,15 @@ void ss_check_final(int part, int64_t start, int64_t end)
 
 static int part_of(const char *path, const char **ret_leaf)
 {
-    char id[KC_UUID_B64_LEN + 1], prefix[64];
-    kc_uuid_to_b64(&C->topic, id);
-    snprintf(prefix, sizeof(prefix), "topics/%s/", id);
-    size_t n = strlen(prefix);
-    if (strncmp(path, prefix, n) != 0 || path[n] < '0' || path[n] >= '0' + SS_PARTS ||
-        path[n + 1] != '/') {
-        return -1;
+    for (int t = 0; t < SS_TOPICS; t++) {
+        size_t n = strlen(C->prefix[t]);
+        if (strncmp(path, C->prefix[t], n) == 0 && path[n] >= '0' && path[n] < '0' + SS_PARTS &&
+            path[n + 1] == '/') {
+            *ret_leaf = path + n + 2;
+            return t * SS_PARTS + path[n] - '0';
+        }
     }
-    *ret_leaf = path + n + 2;
-    return path[n] - '0';
+    return -1;
 }
 
 static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
@@ -280,7 +311,7 @@ static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
     KC_ASSERT(C->n_sealed < SEALS_MAX);
     struct sealed *s = &C->sealed[C->n_sealed++];
     s->part = part;
-    ks_path_file(s->path, &C->topic, part, id);
+    ks_path_file(s->path, &C->topic[part / SS_PARTS], part % SS_PARTS, id);
     s->len = len;
     s->digest = ss_srv_digest(s->path, len);
     if (!s->digest) {
@@ -289,15 +320,14 @@ static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
     }
 }
 
-static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
+static void check_record(const char *path, const uint8_t *data, size_t len)
 {
     const char *leaf = "";
     int part = part_of(path, &leaf);
     struct ks_rec r;
     struct kc_err err = {0};
-    (void)ctx;
-    if (part < 0 || strncmp(leaf, "ctl.", 4) != 0) {
-        return;
+    if (part < 0 || C->part[part].deleted || strncmp(leaf, "ctl.", 4) != 0) {
+        return; /* a claimant of a deleted topic stops before it opens (ADR 11), not before it links */
     }
     struct ks_chain *c = &C->part[part].chain;
     if (ks_rec_decode(data, len, &r)) {
@@ -317,6 +347,10 @@ static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
         remember_sealed(part, r.seal.file, r.seal.len);
         if (r.seal.rescued) {
             remember_sealed(part, r.seal.copy.file, r.seal.copy.len);
+            C->counts.copies++;
+        }
+        if (r.seal.rescued) {
+            remember_sealed(part, r.seal.copy.file, r.seal.copy.len);
         }
     } else if (r.type == KS_ROLL) {
         remember_sealed(part, rolled, r.roll.prev_len);
@@ -326,6 +360,14 @@ static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
     C->counts.rolls += r.type == KS_ROLL;
     C->counts.trims += r.type == KS_TRIM;
     ks_rec_fini(&r);
+}
+
+static void linked(void *ctx, const char *path, const uint8_t *data, size_t len)
+{
+    (void)ctx;
+    ss_local()->ours = true;
+    check_record(path, data, len);
+    ss_local()->ours = false;
 }
 
 static const struct ks_chain_file *file_named(int part, const char *leaf)
@@ -346,7 +388,7 @@ static void unlinked(void *ctx, const char *path)
     const char *leaf = "";
     int part = part_of(path, &leaf);
     (void)ctx;
-    if (part < 0) {
+    if (part < 0 || C->part[part].deleted) {
         return;
     }
     const struct ks_chain_file *f = file_named(part, leaf);
@@ -371,7 +413,8 @@ void ss_check_sealed(void)
     for (int i = 0; i < C->n_sealed; i++) {
         const struct sealed *s = &C->sealed[i];
         const struct ks_chain_file *f = file_named(s->part, strrchr(s->path, '/') + 1);
-        if (f && !f->dropped && ss_srv_digest(s->path, s->len) != s->digest) {
+        if (f && !f->dropped && !C->part[s->part].deleted &&
+            ss_srv_digest(s->path, s->len) != s->digest) {
             ss_check_fail("I6: the first %llu bytes of %s changed after they were sealed",
                           (unsigned long long)s->len, s->path);
         }

@@ -5,14 +5,16 @@
 #include "ss_fs.h"
 #include "storage/ks_engine.h"
 
-enum { SS_PARTS = 2 };
+/* Partitions of a topic; topics, which are deleted one after the other; and all of their partitions,
+ * which `part` counts. */
+enum { SS_PARTS = 2, SS_TOPICS = 3, SS_ALL_PARTS = SS_PARTS * SS_TOPICS };
 
 struct ss_counts {
     uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
-        rolls, trims;
+        rolls, trims, deletions, copies;
 };
 
-void ss_check_begin(const struct kc_uuid *topic);
+void ss_check_begin(const struct kc_uuid topics[SS_TOPICS]);
 void ss_check_end(void);
 struct ss_watch ss_check_watch(void);
 /* The first violation; NULL = none. */
@@ -23,6 +25,12 @@ struct ss_counts *ss_check_counts(void);
 /* A batch that will be sent: its number, which its records carry. */
 uint64_t ss_check_new(int part);
 struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad);
+
+/* From now on its tombstone may stand, and its files may go. */
+void ss_check_deleted(int topic);
+bool ss_check_is_deleted(int part);
+/* The log's start was said to be there: it never goes back. */
+void ss_check_start(int part, int64_t start);
 
 void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records);
 void ss_check_high_watermark(int part, int64_t hw);

@@ -7,59 +7,6 @@
 #include "base/kc_mem.h"
 #include "ss_client.h"
 
-/* ---- a request and its way ---- */
-
-static int64_t latency(struct ss_client *c)
-{
-    int64_t us = 50 + (int64_t)ss_below(600);
-    if (ss_chance(20)) {
-        us += (int64_t)ss_below(40000);
-    }
-    if (c->faults && ss_chance(ss_srv_get_rates()->stall)) {
-        ss_srv_count(SS_F_STALL);
-        us += (int64_t)ss_below(15000000);
-    }
-    return us;
-}
-
-/* To the server: 0, an error instead, or IN_FLIGHT. */
-int ss_go(struct ss_client *c)
-{
-    return ss_go_at(c, ss_srv_get_rates()->op_error);
-}
-
-int ss_go_at(struct ss_client *c, uint32_t error_rate)
-{
-    if (c->dead) {
-        return -EIO;
-    }
-    ss_sleep_us(latency(c));
-    if (c->dead) {
-        return ss_chance(500) ? IN_FLIGHT : -EIO;
-    }
-    if (c->faults && ss_chance(error_rate)) {
-        ss_srv_count(SS_F_EIO);
-        return -EIO;
-    }
-    return 0;
-}
-
-/* And back. Nothing of a dead node matters any more. */
-int ss_back(struct ss_client *c, int rc)
-{
-    ss_sleep_us(latency(c) / 2);
-    return c->dead ? -EIO : rc;
-}
-
-int ss_reply(struct ss_client *c, int rc, int lost)
-{
-    if (rc == 0 && c->faults && ss_chance(ss_srv_get_rates()->lost_reply)) {
-        ss_srv_count(SS_F_LOST_REPLY);
-        rc = lost && ss_chance(700) ? lost : -EIO;
-    }
-    return ss_back(c, rc);
-}
-
 /* ---- names ---- */
 
 static void dentry_free(struct ss_client *c, struct dentry *d)
@@ -83,13 +30,14 @@ void ss_unknow(struct ss_client *c, const char *path)
 }
 
 /* From the cache, else from the server. */
-struct ss_ino *ss_resolve(struct ss_client *c, const char *path)
+struct ss_ino *ss_resolve(struct ss_req *r, const char *path)
 {
+    struct ss_client *c = r->c;
     const struct dentry *d = kc_map_get(&c->names, path, strlen(path));
     struct ss_ino *there = ss_srv_lookup(path);
     if (d && d->until_us > ss_now_us() && (!d->ino || d->ino->nlink > 0)) {
         if (d->ino != there) {
-            ss_srv_count(SS_F_STALE_NAME);
+            ss_hit(SS_F_STALE_NAME, r->steps);
         }
         return d->ino;
     }
@@ -116,8 +64,7 @@ struct cfile *ss_file_of(struct ss_client *c, struct ss_ino *ino)
 {
     if (ino->index >= c->n_files) {
         uint32_t n = ino->index + 256;
-        c->files = kc_try_realloc(c->files, n * sizeof(struct cfile *));
-        KC_ASSERT(c->files);
+        c->files = kc_realloc(c->files, n * sizeof(struct cfile *));
         memset(c->files + c->n_files, 0, (n - c->n_files) * sizeof(struct cfile *));
         c->n_files = n;
     }
@@ -132,7 +79,7 @@ struct cfile *ss_file_of(struct ss_client *c, struct ss_ino *ino)
 void ss_drop_clean(struct cfile *f)
 {
     for (uint32_t i = 0; i < f->n_pages; i++) {
-        if (f->pages[i] && !f->pages[i]->dirty) {
+        if (f->pages[i] && !f->pages[i]->dirty && !f->pages[i]->unstable) {
             kc_free(f->pages[i]);
             f->pages[i] = NULL;
         }
@@ -153,8 +100,7 @@ struct page *ss_page_at(struct cfile *f, uint64_t i)
 {
     if (i >= f->n_pages) {
         uint32_t n = (uint32_t)i + 8;
-        f->pages = kc_try_realloc(f->pages, n * sizeof(struct page *));
-        KC_ASSERT(f->pages);
+        f->pages = kc_realloc(f->pages, n * sizeof(struct page *));
         memset(f->pages + f->n_pages, 0, (n - f->n_pages) * sizeof(struct page *));
         f->n_pages = n;
     }
@@ -169,7 +115,8 @@ void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i)
 {
     uint64_t at = i * SS_PAGE;
     size_t n = ino->size > at ? (size_t)KC_MIN((uint64_t)SS_PAGE, ino->size - at) : 0;
-    size_t lo = p->dirty ? KC_MIN(p->lo, n) : n, hi = p->dirty ? KC_MIN(p->hi, n) : n;
+    bool ours = p->dirty || p->unstable;
+    size_t lo = ours ? KC_MIN(p->lo, n) : n, hi = ours ? KC_MIN(p->hi, n) : n;
     if (lo > 0) {
         memcpy(p->b, ino->data + at, lo);
     }
@@ -177,11 +124,15 @@ void ss_fill(struct page *p, const struct ss_ino *ino, uint64_t i)
         memcpy(p->b + hi, ino->data + at + hi, n - hi);
     }
     p->lo = 0;
-    p->hi = p->dirty ? KC_MAX(p->hi, n) : n;
+    p->hi = ours ? KC_MAX(p->hi, n) : n;
 }
 
 void ss_page_dirty(struct ss_client *c, struct cfile *f, struct page *p)
 {
+    if (p->unstable) {
+        p->unstable = false; /* it goes again, whole */
+        f->n_unstable--;
+    }
     if (p->dirty) {
         return;
     }
@@ -208,40 +159,42 @@ static void page_clean(struct ss_client *c, struct cfile *f, struct page *p)
 }
 
 /* One page goes to the server; on an error it counts as clean, and the error waits to be told. */
-static void write_back(struct ss_client *c, struct cfile *f, uint32_t i)
+static void write_back(struct ss_client *c, struct cfile *f, uint32_t i, int error)
 {
     struct page *p = f->pages[i];
-    int rc = 0;
-    if (c->faults && ss_srv_is_full()) {
-        ss_srv_count(SS_F_ENOSPC);
-        rc = -ENOSPC;
-    } else if (c->faults && ss_chance(ss_srv_get_rates()->write_error)) {
-        ss_srv_count(SS_F_WRITE_ERROR);
-        rc = -EIO;
-    } else {
+    page_clean(c, f, p);
+    if (!error) {
         bool seen = f->change == f->ino->change;
-        rc = ss_srv_write(f->ino, c->serial, (uint64_t)i * SS_PAGE + p->lo, p->b + p->lo,
-                          p->hi - p->lo);
+        error = ss_srv_write(f->ino, c->serial, (uint64_t)i * SS_PAGE + p->lo, p->b + p->lo,
+                             p->hi - p->lo);
         f->change = seen ? f->ino->change : f->change;
     }
-    f->error = rc ? rc : f->error;
-    page_clean(c, f, p);
-    if (rc && ss_chance(500)) {
+    if (!error) {
+        p->unstable = true;
+        p->boot = ss_srv_boot();
+        f->n_unstable++;
+        return;
+    }
+    f->error = error;
+    if (ss_chance(500)) {
         kc_free(p); /* some kernels drop the page, others keep showing it */
         f->pages[i] = NULL;
     }
 }
 
 /* Some dirty page of a file: which one is the seed's choice. */
-static bool write_back_one(struct ss_client *c, struct cfile *f)
+static bool write_back_one(struct ss_client *c, struct cfile *f, int error)
 {
     if (!f->n_dirty) {
         return false;
     }
+    if (!error && c->faults) {
+        error = ss_srv_is_full() ? -ENOSPC : ss_chance(ss_srv_get_rates()->write_error) ? -EIO : 0;
+    }
     uint64_t nth = f->n_dirty > 1 ? ss_below(f->n_dirty) : 0;
     for (uint32_t i = 0; i < f->n_pages; i++) {
         if (f->pages[i] && f->pages[i]->dirty && nth-- == 0) {
-            write_back(c, f, i);
+            write_back(c, f, i, error);
             return true;
         }
     }
@@ -255,32 +208,69 @@ bool ss_client_is_dirty(const struct ss_client *c)
 
 void ss_client_write_back(struct ss_client *c)
 {
-    if (!c->dead && c->n_dirty) {
-        write_back_one(c, c->dirty[ss_below(c->n_dirty)]);
+    if (!c->dead && c->n_dirty && c->cut_until_us <= ss_now_us() &&
+        ss_srv_up_at_us() <= ss_now_us()) {
+        write_back_one(c, c->dirty[ss_below(c->n_dirty)], 0);
     }
 }
 
-/* Everything of a file, in several requests; the error that waits, told once. */
-int ss_flush(struct ss_client *c, struct cfile *f)
+/* What the server has is durable now, unless it crashed since it got some of it. */
+static bool commit(struct ss_client *c, struct cfile *f)
 {
-    while (!c->dead && write_back_one(c, f)) {
-        if (ss_chance(300)) {
-            ss_sleep_us(latency(c) / 2);
+    for (uint32_t i = 0; i < f->n_pages && f->n_unstable; i++) {
+        struct page *p = f->pages[i];
+        if (p && p->unstable && p->boot != ss_srv_boot()) {
+            ss_page_dirty(c, f, p);
+            ss_srv_count(SS_E_SENT_AGAIN);
         }
     }
+    if (f->n_dirty) {
+        return false;
+    }
+    ss_srv_commit(f->ino, c->serial);
+    for (uint32_t i = 0; i < f->n_pages && f->n_unstable; i++) {
+        if (f->pages[i] && f->pages[i]->unstable) {
+            f->pages[i]->unstable = false;
+            f->n_unstable--;
+        }
+    }
+    return true;
+}
+
+int ss_flush(struct ss_req *r, struct cfile *f)
+{
+    struct ss_client *c = r->c;
+    int error = r->fire == SS_F_WRITE_ERROR ? -EIO : r->fire == SS_F_ENOSPC ? -ENOSPC : 0;
+    if (error) {
+        r->fire = SS_FAULTS;
+        f->error = f->n_dirty ? f->error : error;
+    }
+    do {
+        for (; !c->dead && write_back_one(c, f, error); error = 0) {
+            if (ss_chance(300)) {
+                ss_back(r, 0);
+            }
+        }
+        ss_back(r, 0); /* the commit is a request of its own */
+    } while (!c->dead && !commit(c, f));
     int rc = f->error;
     f->error = 0;
-    return rc;
+    if (rc) {
+        ss_hit(rc == -ENOSPC ? SS_F_ENOSPC : SS_F_WRITE_ERROR, r->steps);
+    }
+    return c->dead ? -EIO : rc;
 }
 
 /* ---- life ---- */
 
-struct ss_client *ss_client_new(int node, bool faults)
+struct ss_client *ss_client_new(int node, void (*struck)(void *ctx, enum ss_fault f), void *ctx)
 {
     struct ss_client *c = kc_zalloc(sizeof(*c));
     c->node = node;
     c->serial = ss_srv_serial();
-    c->faults = faults;
+    c->struck = struck;
+    c->ctx = ctx;
+    ss_client_set_here(node, c);
     kc_map_init(&c->names);
     return c;
 }
@@ -295,7 +285,7 @@ void ss_client_faults(struct ss_client *c, bool on)
     c->faults = on;
 }
 
-void ss_client_crash(struct ss_client *c)
+void ss_client_crash(struct ss_client *c, bool kill)
 {
     while (c->n_dirty) {
         struct cfile *f = c->dirty[c->n_dirty - 1];
@@ -305,8 +295,8 @@ void ss_client_crash(struct ss_client *c)
                 continue;
             }
             page_clean(c, f, p);
-            if (ss_chance(400)) {
-                ss_srv_count(SS_F_LOST_PAGE);
+            if (!kill && ss_chance(400)) {
+                ss_srv_count(SS_E_LOST_PAGE);
             } else {
                 ss_srv_late_write(f->ino, c->serial, (uint64_t)j * SS_PAGE + p->lo, p->b + p->lo,
                                   p->hi - p->lo);
@@ -314,11 +304,17 @@ void ss_client_crash(struct ss_client *c)
         }
     }
     c->dead = true;
-    ss_srv_count(SS_F_CRASH);
+    ss_wake(c, true); /* whoever waits for an answer */
+}
+
+void ss_client_cut(struct ss_client *c, int64_t until_us)
+{
+    c->cut_until_us = until_us;
 }
 
 void ss_client_free(struct ss_client *c)
 {
+    ss_client_set_here(c->node, NULL);
     for (uint32_t i = 0; i < c->n_files; i++) {
         struct cfile *f = c->files[i];
         for (uint32_t j = 0; f && j < f->n_pages; j++) {

@@ -6,42 +6,40 @@
  * 3 s old and names (also those that do not exist) up to 30 s, but for forced attribute reads,
  * exclusive creates and links, which ask the server; opening a file asks for its attributes; a
  * listing is read in several requests; an unlinked file that is open here stays under another name.
- * When a node crashes any subset of its unsynced pages is lost, and the others land whenever; so do
- * the requests that were on their way. */
+ *
+ * What a client has written is in the server's cache until that client has it committed (a sync, a
+ * close): a crash of the server takes it, or some of it, and the client sends it again if it still
+ * lives (ADR 10). Names, links and sizes that were set are durable once answered. When a node crashes
+ * any subset of its unsent pages is lost, and the others land whenever; so do the requests that were
+ * on their way. */
 #ifndef SS_FS_H
 #define SS_FS_H
 
 #include "ss_sched.h"
+#include "ss_step.h"
 #include "storage/ks_fs.h"
 
-/* Faults, per mille of the calls that can have them. */
+/* Faults that come by chance, per mille of the requests that can have them. */
 struct ss_rates {
     uint32_t write_error; /* a page's write-back fails: EIO, or ENOSPC */
-    uint32_t op_error; /* EIO, nothing done */
+    uint32_t op_error; /* EIO or ESTALE, nothing done */
     uint32_t check_error; /* the same of a forced attribute read, which costs the incarnation */
-    uint32_t lost_reply; /* done, but answered with an error; EEXIST for links */
+    uint32_t lost_reply; /* done, or done later, but answered with an error; EEXIST for links */
     uint32_t stall; /* seconds */
     uint32_t stale_enoent; /* a truncate finds a name absent that is there */
 };
 
-enum ss_fault {
-    SS_F_EIO,
-    SS_F_ENOSPC,
-    SS_F_WRITE_ERROR,
-    SS_F_LOST_REPLY,
-    SS_F_STALL,
-    SS_F_STALE_NAME,
-    SS_F_STALE_READ,
-    SS_F_LOST_PAGE,
-    SS_F_LATE_PAGE,
-    SS_F_LATE_OP,
-    SS_F_TORN_LISTING,
-    SS_F_SILLY,
-    SS_F_FREEZE,
-    SS_F_CRASH,
-    SS_FAULTS
+/* What became of pages and requests: counted, no faults of their own. */
+enum ss_effect {
+    SS_E_LOST_PAGE,
+    SS_E_LATE_PAGE,
+    SS_E_LATE_REQUEST,
+    SS_E_FORGOTTEN, /* writes, by a crash of the server */
+    SS_E_SENT_AGAIN, /* pages, after it */
+    SS_E_SILLY, /* renamed instead of removed */
+    SS_EFFECTS
 };
-const char *ss_fault_name(enum ss_fault f);
+const char *ss_effect_name(enum ss_effect e);
 
 /* Ways in which the file system breaks its promise: what the engine must not survive. */
 enum ss_lie {
@@ -62,24 +60,32 @@ struct ss_watch {
 void ss_srv_start(const struct ss_watch *watch, enum ss_lie lie);
 void ss_srv_stop(void);
 void ss_srv_rates(const struct ss_rates *rates); /* of all clients */
-uint64_t ss_srv_faults(enum ss_fault f);
-void ss_srv_count(enum ss_fault f);
+void ss_srv_count(enum ss_effect e);
+uint64_t ss_srv_counted(enum ss_effect e);
 void ss_srv_full_until(int64_t us); /* ENOSPC until then */
 /* Requests of dead nodes that are due land; all: every one. */
 void ss_srv_land(bool all);
+/* It forgets what nobody had committed, and answers again a while later. */
+void ss_srv_crash(void);
 uint64_t ss_srv_digest(const char *path,
                        uint64_t len); /* of the first bytes of a file; 0 = absent */
 
 struct ss_client;
-/* A freshly booted client of that node. */
-struct ss_client *ss_client_new(int node, bool faults);
+/* A freshly booted client of that node. struck: a fault of the whole node is due (ss_broker.c). */
+struct ss_client *ss_client_new(int node, void (*struck)(void *ctx, enum ss_fault f), void *ctx);
 void ss_client_fs(struct ss_client *c, struct ks_fs *ret);
-/* The node is dead: unsynced pages are lost or land later, every call fails from now on. */
-void ss_client_crash(struct ss_client *c);
+/* The node is dead: every call fails from now on, unsynced pages are lost or land later (kill: its
+ * process only; all of them land). */
+void ss_client_crash(struct ss_client *c, bool kill);
+void ss_client_cut(struct ss_client *c, int64_t until_us);
 void ss_client_faults(struct ss_client *c, bool on);
 bool ss_client_is_dirty(const struct ss_client *c); /* something waits to be written back */
 /* The kernel writes some page back. */
 void ss_client_write_back(struct ss_client *c);
 void ss_client_free(struct ss_client *c); /* the engine over it is closed */
+/* A point of the engine where no request is made: what strikes it there. */
+void ss_client_point(struct ss_client *c);
+/* Of the node of the calling thread; NULL: none. */
+struct ss_client *ss_client_here(void);
 
 #endif

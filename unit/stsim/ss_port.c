@@ -5,13 +5,38 @@
 
 #include "ss_client.h"
 
+/* ---- which step of the protocol a request belongs to, as far as its names tell ---- */
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool is_log(const char *path)
+{
+    return ends_with(path, ".log");
+}
+
+/* Reading a data file: part of a takeover, or for a consumer. */
+static uint32_t reading(void)
+{
+    static const enum ss_step takeover[] = {SS_S_OPEN, SS_S_GO, SS_S_RECOVER, SS_S_PREPARE};
+    for (size_t i = 0; i < KC_ARRAY_LEN(takeover); i++) {
+        if (ss_inside(takeover[i])) {
+            return 0;
+        }
+    }
+    return SS_BIT(SS_S_READ);
+}
+
+/* ---- the port ---- */
+
 static int fd_new(struct ss_client *c, struct cfile *f, const char *path, enum ks_open_mode mode)
 {
     for (int i = 0; i < FDS; i++) {
         if (!c->fds[i].f) {
-            size_t n = strlen(path);
-            c->fds[i] = (struct fd){
-                .f = f, .mode = mode, .log = n > 4 && strcmp(path + n - 4, ".log") == 0};
+            c->fds[i] = (struct fd){.f = f, .mode = mode, .log = is_log(path)};
             f->opens++;
             return i;
         }
@@ -22,20 +47,25 @@ static int fd_new(struct ss_client *c, struct cfile *f, const char *path, enum k
 static int s_open(void *ctx, const char *path, enum ks_open_mode mode)
 {
     struct ss_client *c = ctx;
-    int rc = ss_go(c);
+    bool create = mode == KS_CREATE, log = is_log(path);
+    SS_REQ(c, create ? SS_OP_CREATE : SS_OP_OPEN,
+           !log     ? 0
+           : create ? SS_BIT(SS_S_DATA_FILE)
+                    : reading());
+    int rc = ss_go(&req);
     if (rc) {
-        return -EIO;
+        return rc == IN_FLIGHT ? -EIO : rc;
     }
     struct ss_ino *ino = NULL;
-    if (mode == KS_CREATE) {
+    if (create) {
         rc = ss_srv_create(path, c->serial, false, &ino);
-        rc = ss_reply(c, rc, 0);
+        rc = ss_reply(&req, rc, 0);
         if (ino) {
             ss_know(c, path, ino);
         }
     } else {
-        ino = ss_resolve(c, path);
-        rc = ss_back(c, ino ? 0 : -ENOENT);
+        ino = ss_resolve(&req, path);
+        rc = ss_back(&req, ino ? 0 : -ENOENT);
     }
     if (rc || !ino) {
         return rc ? rc : -ENOENT;
@@ -52,9 +82,10 @@ static int s_close(void *ctx, int fd)
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
     int rc = 0;
-    if (c->fds[fd].mode == KS_CREATE && f->n_dirty) {
-        rc = ss_go(c);
-        rc = rc ? -EIO : ss_flush(c, f);
+    if (c->fds[fd].mode == KS_CREATE && (f->n_dirty || f->n_unstable)) {
+        SS_REQ(c, SS_OP_CLOSE, 0);
+        rc = ss_go(&req);
+        rc = rc ? -EIO : ss_flush(&req, f);
     }
     c->fds[fd].f = NULL;
     if (--f->opens == 0 && *f->silly && !c->dead) {
@@ -64,40 +95,61 @@ static int s_close(void *ctx, int fd)
     return rc;
 }
 
+/* An error that waits to be told, or one that the file system has at once. */
+static int write_fails(struct ss_req *r, struct cfile *f)
+{
+    int rc = r->fire == SS_F_WRITE_ERROR ? -EIO : r->fire == SS_F_ENOSPC ? -ENOSPC : 0;
+    if (!rc && f->error && ss_chance(300)) {
+        rc = f->error;
+        f->error = 0;
+    }
+    if (rc) {
+        r->fire = SS_FAULTS;
+        ss_hit(rc == -ENOSPC ? SS_F_ENOSPC : SS_F_WRITE_ERROR, r->steps);
+    }
+    return rc;
+}
+
+static size_t put(struct ss_client *c, struct cfile *f, const uint8_t *from, size_t len,
+                  uint64_t pos)
+{
+    for (size_t left = len; left > 0;) {
+        struct page *p = ss_page_at(f, pos / SS_PAGE);
+        size_t at = (size_t)(pos % SS_PAGE), n = KC_MIN(left, SS_PAGE - at);
+        if (p->hi > p->lo && (at > p->hi || at + n < p->lo)) {
+            ss_fill(p, f->ino, pos / SS_PAGE);
+        }
+        memcpy(p->b + at, from, n);
+        p->lo = p->hi > p->lo ? KC_MIN(p->lo, at) : at;
+        p->hi = KC_MAX(p->hi, at + n);
+        ss_page_dirty(c, f, p);
+        pos += n;
+        from += n;
+        left -= n;
+    }
+    return len;
+}
+
 static ssize_t s_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint64_t pos)
 {
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
-    ssize_t total = 0;
     KC_ASSERT(c->fds[fd].mode == KS_CREATE);
-    ss_yield();
-    if (c->dead || (f->error && ss_chance(300))) {
-        int rc = c->dead ? -EIO : f->error;
-        f->error = 0;
+    SS_REQ(c, SS_OP_WRITE, c->fds[fd].log && !ss_inside(SS_S_COPY) ? SS_BIT(SS_S_WRITE) : 0);
+    ss_client_stall(&req); /* of a full cache */
+    int rc = c->dead ? -EIO : write_fails(&req, f);
+    if (rc) {
         return rc;
     }
-    size_t cap = ss_chance(30) ? 1 + (size_t)ss_below(100) : SIZE_MAX; /* a short write */
-    for (int i = 0; i < n && cap; i++) {
-        const uint8_t *from = iov[i].iov_base;
-        for (size_t left = KC_MIN(iov[i].iov_len, cap); left > 0;) {
-            struct page *p = ss_page_at(f, pos / SS_PAGE);
-            size_t at = (size_t)(pos % SS_PAGE), len = KC_MIN(left, SS_PAGE - at);
-            if (p->hi > p->lo && (at > p->hi || at + len < p->lo)) {
-                ss_fill(p, f->ino, pos / SS_PAGE);
-            }
-            memcpy(p->b + at, from, len);
-            p->lo = p->hi > p->lo ? KC_MIN(p->lo, at) : at;
-            p->hi = KC_MAX(p->hi, at + len);
-            ss_page_dirty(c, f, p);
-            pos += len;
-            from += len;
-            left -= len;
-            total += (ssize_t)len;
-            cap -= cap == SIZE_MAX ? 0 : len;
-        }
+    size_t total = 0,
+           cap = ss_chance(30) ? 1 + (size_t)ss_below(100) : SIZE_MAX; /* a short write */
+    for (int i = 0; i < n && total < cap; i++) {
+        size_t len = KC_MIN(iov[i].iov_len, cap - total);
+        total += put(c, f, iov[i].iov_base, len, pos + total);
     }
-    f->local = KC_MAX(f->local, pos);
-    return total;
+    f->local = KC_MAX(f->local, pos + total);
+    ss_strike_late(&req);
+    return c->dead ? -EIO : (ssize_t)total;
 }
 
 static ssize_t s_pread(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
@@ -105,9 +157,10 @@ static ssize_t s_pread(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
     uint8_t *out = buf;
-    int rc = ss_go(c);
+    SS_REQ(c, SS_OP_READ, c->fds[fd].log ? reading() : 0);
+    int rc = ss_go(&req);
     if (rc) {
-        return -EIO;
+        return rc == IN_FLIGHT ? -EIO : rc;
     }
     if (ss_now_us() - f->attr_us > ATTR_US) {
         ss_revalidate(f);
@@ -116,7 +169,7 @@ static ssize_t s_pread(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
         return -ESTALE;
     }
     if (f->change != f->ino->change) {
-        ss_srv_count(SS_F_STALE_READ);
+        ss_hit(SS_F_STALE_READ, req.steps);
     }
     uint64_t size = ss_size_of(f);
     size_t n = pos < size ? (size_t)KC_MIN((uint64_t)len, size - pos) : 0;
@@ -130,41 +183,48 @@ static ssize_t s_pread(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
         memcpy(out + done, p->b + at, want);
         done += want;
     }
-    return ss_back(c, 0) ? -EIO : (ssize_t)n;
+    return ss_back(&req, 0) ? -EIO : (ssize_t)n;
 }
 
 static int s_datasync(void *ctx, int fd)
 {
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
+    bool fresh = f->ino->size == 0 && !f->n_dirty; /* of a file just made */
+    SS_REQ(c, SS_OP_SYNC,
+           !c->fds[fd].log || ss_inside(SS_S_COPY) ? 0
+           : fresh                                 ? SS_BIT(SS_S_DATA_FILE)
+                                                   : SS_BIT(SS_S_SYNC));
     if (ss_srv_lie() == SS_SYNC_NOTHING && c->fds[fd].log) {
-        return ss_back(c, 0);
+        return ss_back(&req, 0);
     }
-    int rc = ss_go(c);
-    rc = rc ? -EIO : ss_flush(c, f);
-    return ss_back(c, rc);
+    int rc = ss_go(&req);
+    rc = rc == IN_FLIGHT ? -EIO : rc ? rc : ss_flush(&req, f);
+    return ss_reply(&req, rc, 0);
 }
 
 static int s_syncdir(void *ctx, const char *path)
 {
-    struct ss_client *c = ctx;
-    int rc = ss_go(c);
-    return rc ? -EIO : ss_back(c, ss_srv_lookup(path) ? 0 : -ENOENT);
+    SS_REQ(ctx, SS_OP_SYNCDIR, SS_BIT(SS_S_DIR_SYNC));
+    int rc = ss_go(&req);
+    return rc == IN_FLIGHT ? -EIO : rc ? rc : ss_back(&req, ss_srv_lookup(path) ? 0 : -ENOENT);
 }
 
 static int s_link(void *ctx, const char *from, const char *to)
 {
     struct ss_client *c = ctx;
-    struct ss_ino *ino = ss_resolve(c, from);
+    SS_REQ(c, SS_OP_LINK, 0);
+    struct ss_ino *ino = ss_resolve(&req, from);
     if (!ino) {
         return -ENOENT;
     }
-    int rc = ss_go(c);
+    int rc = ss_go(&req);
     if (rc == IN_FLIGHT) {
         ss_srv_late(SS_LATE_LINK, ino, to);
+        return -EIO;
     }
     if (rc) {
-        return -EIO;
+        return rc;
     }
     rc = ss_srv_link(ino, to);
     if (rc == 0) {
@@ -172,130 +232,153 @@ static int s_link(void *ctx, const char *from, const char *to)
     } else {
         ss_unknow(c, to);
     }
-    return ss_reply(c, rc, -EEXIST);
+    return ss_reply(&req, rc, -EEXIST);
 }
 
 static int s_unlink(void *ctx, const char *path)
 {
     struct ss_client *c = ctx;
-    int rc = ss_go(c);
+    SS_REQ(c, SS_OP_UNLINK, is_log(path) ? SS_BIT(SS_S_UNLINK) : 0);
+    int rc = ss_go(&req);
     if (rc == IN_FLIGHT) {
         ss_srv_late(SS_LATE_UNLINK, NULL, path);
-    }
-    if (rc) {
         return -EIO;
     }
+    if (rc) {
+        return rc;
+    }
     struct ss_ino *ino = ss_srv_lookup(path);
-    struct cfile *f = ino ? ss_file_of(c, ino) : NULL;
+    struct cfile *f = ino && !ino->dir ? ss_file_of(c, ino) : NULL;
     const char *slash = strrchr(path, '/');
     ss_unknow(c, path);
     if (f && f->opens > 0 && ino->nlink == 1 && slash) {
-        ss_srv_count(SS_F_SILLY);
+        ss_srv_count(SS_E_SILLY);
         snprintf(f->silly, sizeof(f->silly), "%.*s/.nfs%d-%llu", (int)KC_MIN(slash - path, 128),
                  path, c->serial, (unsigned long long)c->n_silly++);
-        return ss_reply(c, ss_srv_rename(path, f->silly), 0);
+        return ss_reply(&req, ss_srv_rename(path, f->silly), 0);
     }
-    return ss_reply(c, ss_srv_unlink(path), -ENOENT);
+    return ss_reply(&req, ss_srv_unlink(path), -ENOENT);
 }
 
 static int s_rmdir(void *ctx, const char *path)
 {
-    struct ss_client *c = ctx;
-    (void)path;
-    return ss_go(c) ? -EIO : ss_back(c, -ENOTEMPTY);
+    SS_REQ(ctx, SS_OP_RMDIR, 0);
+    int rc = ss_go(&req);
+    if (rc) {
+        return rc == IN_FLIGHT ? -EIO : rc;
+    }
+    ss_unknow(ctx, path);
+    return ss_back(&req, ss_srv_rmdir(path));
 }
 
 static int s_rename(void *ctx, const char *from, const char *to)
 {
     struct ss_client *c = ctx;
-    int rc = ss_go(c);
+    SS_REQ(c, SS_OP_RENAME, 0);
+    int rc = ss_go(&req);
     if (rc) {
-        return -EIO;
+        return rc == IN_FLIGHT ? -EIO : rc;
     }
     rc = ss_srv_rename(from, to);
     ss_unknow(c, from);
     ss_unknow(c, to);
-    return ss_reply(c, rc, 0);
+    return ss_reply(&req, rc, 0);
 }
 
 static int s_mkdir(void *ctx, const char *path)
 {
     struct ss_client *c = ctx;
-    int rc = ss_go(c);
-    return rc ? -EIO : ss_reply(c, ss_srv_create(path, c->serial, true, NULL), -EEXIST);
+    SS_REQ(c, SS_OP_MKDIR, 0);
+    int rc = ss_go(&req);
+    if (rc) {
+        return rc == IN_FLIGHT ? -EIO : rc;
+    }
+    ss_unknow(c, path);
+    return ss_reply(&req, ss_srv_create(path, c->serial, true, NULL), -EEXIST);
 }
 
 static int s_extend(void *ctx, const char *path, uint64_t size)
 {
     struct ss_client *c = ctx;
-    struct ss_ino *ino = ss_resolve(c, path);
-    int rc = ss_go(c);
-    if (rc == IN_FLIGHT && ino) {
-        ss_srv_late(SS_LATE_EXTEND, ino, path);
-    }
-    if (rc) {
+    SS_REQ(c, SS_OP_EXTEND, 0);
+    struct ss_ino *ino = ss_resolve(&req, path);
+    int rc = ss_go(&req);
+    if (rc == IN_FLIGHT) {
+        if (ino) {
+            ss_srv_late(SS_LATE_EXTEND, ino, path);
+        }
         return -EIO;
     }
-    if (!ino || (c->faults && ss_chance(ss_srv_get_rates()->stale_enoent))) {
-        ss_srv_count(SS_F_STALE_NAME);
-        return ss_back(c, -ENOENT);
+    if (rc) {
+        return rc;
+    }
+    bool stale = req.fire == SS_F_STALE_NAME;
+    if (stale) {
+        req.fire = SS_FAULTS;
+        ss_hit(SS_F_STALE_NAME, req.steps);
+    }
+    if (!ino || stale) {
+        return ss_back(&req, -ENOENT);
     }
     if (ino->nlink == 0) {
-        return ss_back(c, -ESTALE);
+        return ss_back(&req, -ESTALE);
     }
     ss_srv_extend(ino, path, size);
-    return ss_reply(c, 0, 0);
+    return ss_reply(&req, 0, 0);
 }
 
 static int s_stat(void *ctx, int fd, struct ks_stat *ret)
 {
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
+    SS_REQ(c, SS_OP_STAT, 0);
     if (ss_srv_lie() == SS_STAT_CACHED && f->attr_us && ss_now_us() - f->attr_us < NAME_US) {
         *ret = (struct ks_stat){.size = ss_size_of(f), .nlink = 1};
-        return ss_back(c, 0);
+        return ss_back(&req, 0);
     }
-    int rc = ss_go_at(c, ss_srv_get_rates()->check_error);
+    int rc = ss_go(&req);
     if (rc) {
-        return -EIO;
+        return rc == IN_FLIGHT ? -EIO : rc;
     }
     if (f->ino->nlink == 0) {
-        return ss_back(c, -ESTALE);
+        return ss_back(&req, -ESTALE);
     }
     ss_revalidate(f);
     *ret = (struct ks_stat){.size = ss_size_of(f), .nlink = f->ino->nlink};
-    return ss_back(c, 0);
+    return ss_back(&req, 0);
 }
 
 static int s_list(void *ctx, const char *path, ks_list_fn fn, void *arg)
 {
     struct ss_client *c = ctx;
     struct ss_names names = {0};
-    int rc = ss_go(c);
+    SS_REQ(c, SS_OP_LIST, strcmp(path, "deleted") == 0 ? SS_BIT(SS_S_TOMBSTONE) : 0);
+    int rc = ss_go(&req);
     if (rc) {
-        return -EIO;
+        return rc == IN_FLIGHT ? -EIO : rc;
     }
     struct ss_ino *dir = ss_srv_lookup(path);
     if (!dir) {
-        return ss_back(c, -ENOENT);
+        return ss_back(&req, -ENOENT);
     }
     ss_forget_absent(c, path);
     uint64_t change = dir->change;
     while (ss_srv_list(path, &names)) {
         for (int i = 0; i < names.n; i++) {
             if (!fn(arg, names.name[i])) {
-                return ss_back(c, 0);
+                return ss_back(&req, 0);
             }
         }
-        rc = ss_back(c, 0); /* the next request */
+        rc = ss_back(&req, 0); /* the next request */
         if (rc) {
             return rc;
         }
     }
     if (dir->change != change) {
-        ss_srv_count(SS_F_TORN_LISTING);
+        ss_hit(SS_F_TORN_LISTING, req.steps);
     }
-    return 0;
+    ss_strike_late(&req);
+    return c->dead ? -EIO : 0;
 }
 
 static void s_forget(void *ctx, int fd)

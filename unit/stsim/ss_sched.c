@@ -23,6 +23,7 @@ struct ss_thread {
     bool timed_out;
     void *(*fn)(void *);
     void *arg, *ret;
+    struct ss_local local;
 };
 
 static struct {
@@ -97,6 +98,20 @@ int ss_node(void)
 void ss_set_node(int node)
 {
     S.self->node = node;
+}
+
+struct ss_local *ss_local(void)
+{
+    return &S.self->local;
+}
+
+bool ss_local_at(int i, int node, const struct ss_local **ret)
+{
+    bool there = i < S.n;
+    const struct ss_thread *t = there ? &S.t[i] : NULL;
+    bool live = t && (t->state == RUNNABLE || t->state == WAITING);
+    *ret = live && (node < 0 || t->node == node) ? &t->local : NULL;
+    return there;
 }
 
 /* ---- who can run, and who will by itself ---- */

@@ -36,6 +36,16 @@ void ss_freeze(int node, int64_t until_us);
 void ss_thaw(int node);
 bool ss_frozen(int node);
 
+/* What a thread is doing (ss_step.h). */
+struct ss_local {
+    uint32_t inside, doing; /* steps */
+    const _Atomic bool *cancelled;
+    bool ours; /* its allocations are the simulation's: none fails */
+};
+struct ss_local *ss_local(void);
+/* The i-th thread's, if it is of that node (-1: any), else NULL; false: there are no more. */
+bool ss_local_at(int i, int node, const struct ss_local **ret);
+
 /* ---- for ss_libc.c ---- */
 
 struct ss_thread;

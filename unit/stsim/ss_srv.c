@@ -31,40 +31,30 @@ static struct {
     struct ss_rates rates;
     enum ss_lie lie;
     int64_t full_until_us;
-    uint64_t faults[SS_FAULTS];
+    uint64_t effects[SS_EFFECTS];
     int serial;
+    uint64_t boot;
+    int64_t up_at_us;
 } V;
 
-const char *ss_fault_name(enum ss_fault f)
+const char *ss_effect_name(enum ss_effect e)
 {
-    static const char *const names[SS_FAULTS] = {
-        [SS_F_EIO] = "eio",
-        [SS_F_ENOSPC] = "enospc",
-        [SS_F_WRITE_ERROR] = "write-error",
-        [SS_F_LOST_REPLY] = "lost-reply",
-        [SS_F_STALL] = "stall",
-        [SS_F_STALE_NAME] = "stale-name",
-        [SS_F_STALE_READ] = "stale-read",
-        [SS_F_LOST_PAGE] = "lost-page",
-        [SS_F_LATE_PAGE] = "late-page",
-        [SS_F_LATE_OP] = "late-request",
-        [SS_F_TORN_LISTING] = "torn-listing",
-        [SS_F_SILLY] = "silly-rename",
-        [SS_F_FREEZE] = "freeze",
-        [SS_F_CRASH] = "crash",
+    static const char *const names[SS_EFFECTS] = {
+        [SS_E_LOST_PAGE] = "lost pages",        [SS_E_LATE_PAGE] = "late pages",
+        [SS_E_LATE_REQUEST] = "late requests",  [SS_E_FORGOTTEN] = "forgotten writes",
+        [SS_E_SENT_AGAIN] = "pages sent again", [SS_E_SILLY] = "silly renames",
     };
-    return names[f];
+    return names[e];
 }
 
-uint64_t ss_srv_faults(enum ss_fault f)
+uint64_t ss_srv_counted(enum ss_effect e)
 {
-    return V.faults[f];
+    return V.effects[e];
 }
 
-void ss_srv_count(enum ss_fault f)
+void ss_srv_count(enum ss_effect e)
 {
-    V.faults[f]++;
-    ss_trace_add((uint64_t)f);
+    V.effects[e]++;
 }
 
 void ss_srv_rates(const struct ss_rates *rates)
@@ -121,8 +111,7 @@ static struct ss_ino *ino_new(int maker, bool dir)
     struct ss_ino *ino = kc_zalloc(sizeof(*ino));
     if (V.n_inos == V.room) {
         V.room = KC_MAX(V.room * 2, 256u);
-        V.inos = kc_try_realloc(V.inos, V.room * sizeof(struct ss_ino *));
-        KC_ASSERT(V.inos);
+        V.inos = kc_realloc(V.inos, V.room * sizeof(struct ss_ino *));
     }
     ino->index = V.n_inos;
     V.inos[V.n_inos++] = ino;
@@ -245,10 +234,28 @@ int ss_srv_link(struct ss_ino *ino, const char *to)
 
 int ss_srv_unlink(const char *path)
 {
-    if (!leave(path)) {
+    struct ss_ino *ino = get(path);
+    if (!ino || ino->dir) {
+        return ino ? -EISDIR : -ENOENT;
+    }
+    leave(path);
+    V.watch.unlinked(V.watch.ctx, path);
+    return 0;
+}
+
+int ss_srv_rmdir(const char *path)
+{
+    struct ss_ino *ino = get(path);
+    if (!ino) {
         return -ENOENT;
     }
-    V.watch.unlinked(V.watch.ctx, path);
+    if (!ino->dir) {
+        return -ENOTDIR;
+    }
+    if (ino->n_names) {
+        return -ENOTEMPTY;
+    }
+    leave(path);
     return 0;
 }
 
@@ -261,6 +268,7 @@ int ss_srv_rename(const char *from, const char *to)
     enter(to, ino);
     leave(from);
     in->change++;
+    V.watch.linked(V.watch.ctx, to, ino->data, ino->size);
     V.watch.unlinked(V.watch.ctx, from);
     return 0;
 }
@@ -283,8 +291,7 @@ static void grow(struct ss_ino *ino, uint64_t size)
 {
     if (size > ino->room) {
         size_t room = KC_MAX((size_t)size, ino->room * 2);
-        ino->data = kc_try_realloc(ino->data, room);
-        KC_ASSERT(ino->data);
+        ino->data = kc_realloc(ino->data, room);
         memset(ino->data + ino->room, 0, room - ino->room);
         ino->room = room;
     }
@@ -300,6 +307,21 @@ void ss_srv_extend(struct ss_ino *ino, const char *path, uint64_t size)
     ino->change++;
 }
 
+static void remember(struct ss_ino *ino, int writer, uint64_t pos, size_t len)
+{
+    if (ino->n_writes == ino->writes_room) {
+        ino->writes_room += KC_MAX(ino->writes_room, 4u);
+        ino->writes = kc_realloc(ino->writes, ino->writes_room * sizeof(*ino->writes));
+    }
+    struct ss_write *w = &ino->writes[ino->n_writes++];
+    *w = (struct ss_write){.writer = writer, .pos = pos, .len = len, .size = ino->size};
+    if (pos < ino->size) {
+        w->n_old = (size_t)KC_MIN((uint64_t)len, ino->size - pos);
+        w->old = kc_alloc(w->n_old);
+        memcpy(w->old, ino->data + pos, w->n_old);
+    }
+}
+
 int ss_srv_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8_t *p, size_t len)
 {
     if (ino->nlink == 0) {
@@ -308,10 +330,83 @@ int ss_srv_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8_t *p,
     if (ino->maker != writer) {
         V.watch.broken(V.watch.ctx, "I8: writes a file that it did not make", "");
     }
+    remember(ino, writer, pos, len);
     grow(ino, pos + len);
     memcpy(ino->data + pos, p, len);
     ino->change++;
     return 0;
+}
+
+/* ---- what is not committed ---- */
+
+void ss_srv_commit(struct ss_ino *ino, int writer)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < ino->n_writes; i++) {
+        if (ino->writes[i].writer == writer) {
+            kc_free(ino->writes[i].old);
+        } else {
+            ino->writes[kept++] = ino->writes[i];
+        }
+    }
+    ino->n_writes = kept;
+}
+
+uint64_t ss_srv_boot(void)
+{
+    return V.boot;
+}
+
+int64_t ss_srv_up_at_us(void)
+{
+    return V.up_at_us;
+}
+
+static void undo(struct ss_ino *ino, struct ss_write *w)
+{
+    memset(ino->data + w->pos, 0, w->len);
+    if (w->n_old) {
+        memcpy(ino->data + w->pos, w->old, w->n_old);
+    }
+    kc_free(w->old);
+}
+
+/* The file as it was before the oldest write, and then what the server happened to have written to
+ * its disk by itself. */
+static void forget(struct ss_ino *ino)
+{
+    uint32_t n = ino->n_writes;
+    if (!n) {
+        return;
+    }
+    uint64_t size = ino->writes[0].size;
+    uint8_t *was = kc_alloc(ino->size + 1);
+    memcpy(was, ino->data, ino->size);
+    for (uint32_t i = n; i-- > 0;) {
+        undo(ino, &ino->writes[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ss_write *w = &ino->writes[i];
+        if (ss_chance(300)) {
+            memcpy(ino->data + w->pos, was + w->pos, w->len);
+            size = KC_MAX(size, w->pos + w->len);
+        } else {
+            ss_srv_count(SS_E_FORGOTTEN);
+        }
+    }
+    kc_free(was);
+    ino->size = size;
+    ino->change++;
+    ino->n_writes = 0;
+}
+
+void ss_srv_crash(void)
+{
+    for (uint32_t i = 0; i < V.n_inos; i++) {
+        forget(V.inos[i]);
+    }
+    V.boot++;
+    V.up_at_us = ss_now_us() + 1000 + (int64_t)ss_below(ss_chance(300) ? 5000000 : 200000);
 }
 
 uint64_t ss_srv_digest(const char *path, uint64_t len)
@@ -344,13 +439,13 @@ void ss_srv_late_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8
     l->pos = pos;
     l->len = len;
     memcpy(l->bytes, p, len);
-    ss_srv_count(SS_F_LATE_PAGE);
+    ss_srv_count(SS_E_LATE_PAGE);
 }
 
 void ss_srv_late(enum ss_late kind, struct ss_ino *ino, const char *path)
 {
     late_new(kind, ino, path);
-    ss_srv_count(SS_F_LATE_OP);
+    ss_srv_count(SS_E_LATE_REQUEST);
 }
 
 static void land(const struct late *l)
@@ -401,6 +496,10 @@ void ss_srv_stop(void)
         for (uint32_t j = 0; j < V.inos[i]->n_names; j++) {
             kc_free(V.inos[i]->names[j].name);
         }
+        for (uint32_t j = 0; j < V.inos[i]->n_writes; j++) {
+            kc_free(V.inos[i]->writes[j].old);
+        }
+        kc_free(V.inos[i]->writes);
         kc_free(V.inos[i]->names);
         kc_free(V.inos[i]->data);
         kc_free(V.inos[i]);

@@ -12,6 +12,13 @@ struct ss_name { /* in a directory */
     char *name;
 };
 
+struct ss_write { /* not committed: what it replaced */
+    int writer;
+    uint64_t pos, size; /* of the file before it */
+    size_t len, n_old;
+    uint8_t *old;
+};
+
 struct ss_ino {
     uint32_t index;
     bool dir;
@@ -19,6 +26,8 @@ struct ss_ino {
     uint64_t nlink, size, change;
     uint8_t *data;
     size_t room;
+    struct ss_write *writes; /* oldest first */
+    uint32_t n_writes, writes_room;
     struct ss_name *names; /* of a directory, by cookie */
     uint32_t n_names, names_room;
 };
@@ -27,9 +36,13 @@ struct ss_ino *ss_srv_lookup(const char *path); /* NULL: absent */
 int ss_srv_create(const char *path, int maker, bool dir, struct ss_ino **ret);
 int ss_srv_link(struct ss_ino *ino, const char *to);
 int ss_srv_unlink(const char *path);
+int ss_srv_rmdir(const char *path);
 int ss_srv_rename(const char *from, const char *to);
 void ss_srv_extend(struct ss_ino *ino, const char *path, uint64_t size);
 int ss_srv_write(struct ss_ino *ino, int writer, uint64_t pos, const uint8_t *p, size_t len);
+void ss_srv_commit(struct ss_ino *ino, int writer);
+uint64_t ss_srv_boot(void); /* how often it has crashed */
+int64_t ss_srv_up_at_us(void); /* it answers from then on */
 
 /* The next names of a directory, in the order of their cookies; false: no more. */
 struct ss_names {

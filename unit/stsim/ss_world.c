@@ -7,21 +7,15 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 #include "ss_broker.h"
+#include "ss_srv.h"
 #include "storage/ks_fsck.h"
 #include "storage/ks_scan.h"
+#include "storage/ks_vol.h"
 
-enum { BROKERS = 3, ACKS_MIN = 200, STEPS_MIN = 1500, STEPS_MAX = 30000 };
+enum { ACKS_MIN = 200, FAULTS_MIN = 5, STEPS_MIN = 400, STEPS_AIM = 3000, STEPS_MAX = 12000 };
 
-static struct ss_broker brokers[BROKERS];
-static struct ss_client *auditor;
+static struct ss_broker brokers[SS_BROKERS];
 static uint32_t trouble; /* how often something befalls the brokers: 1 .. 4 */
-static uint32_t appetite; /* per mille: how often a log gets an append */
-static uint32_t alert; /* per mille: how often a loop looks after its messages */
-
-struct ss_client *ss_world_auditor(void)
-{
-    return auditor;
-}
 
 /* None, some, or plenty. */
 static uint32_t some(uint32_t plenty)
@@ -49,108 +43,70 @@ static void choose_rates(void)
     ss_srv_rates(&r);
 }
 
-static void freeze(struct ss_broker *b)
+static void befall_now(struct ss_broker *b)
 {
-    ss_srv_count(SS_F_FREEZE);
-    ss_freeze(b->node, ss_now_us() + 1000 + (int64_t)ss_below(ss_chance(300) ? 20000000 : 300000));
+    static const enum ss_fault faults[] = {SS_F_KILL, SS_F_CRASH, SS_F_FREEZE, SS_F_FREEZE,
+                                           SS_F_CUT};
+    if (b->up && !b->dead) {
+        ss_broker_strike(b, faults[ss_below(KC_ARRAY_LEN(faults))]);
+    }
 }
 
-/* What befalls the brokers themselves. */
+/* What befalls a node by chance. The moments that matter are those with something unsynced. */
 static void befall(struct ss_broker *b)
 {
-    if (!b->up) {
-        if (ss_chance(100)) {
-            ss_broker_start(b, b->node, b->id, false);
-        }
+    if (!b->up || b->dead) {
         return;
     }
-    if (ss_frozen(b->node)) {
-        if (ss_chance(1)) {
-            ss_broker_stop(b, true);
-        }
-        return;
+    uint64_t weight = trouble * (ss_client_is_dirty(b->client) ? 10 : 1);
+    if (ss_below(ss_frozen(b->node) ? 40000 : 4000) < weight) {
+        befall_now(b);
     }
-    /* The moments that matter are those with something unsynced. */
-    uint64_t weight = trouble * (ss_client_is_dirty(b->client) ? 40 : 1);
-    if (ss_below(8000) < weight) {
-        ss_broker_stop(b, true);
-    } else if (ss_below(8000) < weight) {
-        freeze(b);
-    } else if (b->fenced) {
-        bool held = false;
-        for (int p = 0; p < SS_PARTS; p++) {
-            ss_slot_close(&b->slot[p]);
-            held = held || b->slot[p].state != SS_NONE;
-        }
-        if (!held && ss_chance(300)) {
-            ss_broker_register(b);
-        }
-    }
-}
-
-/* What a broker does with a partition. */
-static void act(struct ss_slot *s)
-{
-    switch (s->state) {
-    case SS_NONE:
-        if (!s->b->fenced && ss_chance(30)) {
-            ss_slot_open(s);
-        } else if (!s->b->fenced && ss_chance(8)) {
-            ss_slot_prepare(s);
-        }
-        break;
-    case SS_WARM:
-        if (ss_chance(ss_shared.seal_len ? 300 : 10)) {
-            ss_slot_go(s);
-            break;
-        }
-        /* fall through */
-    case SS_OPENING:
-    case SS_WARMING:
-        if (ss_chance(2)) {
-            ss_slot_cancel(s);
-        }
-        break;
-    case SS_OPEN:
-        if (s->gone || ss_chance(2)) {
-            ss_slot_close(s);
-        } else if (ss_chance(4)) {
-            ss_slot_seal(s);
-        } else if (ss_chance(80)) {
-            ss_slot_read(s);
-        } else if (s->in_flight < 16 && ss_chance(appetite)) {
-            ss_slot_append(s, ss_chance(400));
-        }
-        break;
-    case SS_SEALING:
-        break;
+    if (ss_chance(100)) {
+        ss_client_write_back(b->client); /* the kernel's business, also while processes sleep */
     }
 }
 
 static void step(void)
 {
+    ss_sleep_us((int64_t)ss_below(ss_chance(2) ? 1000000 : 2000));
     ss_srv_land(false);
-    ss_sleep_us((int64_t)ss_below(ss_chance(2) ? 3000000 : 300));
     if (ss_chance(1)) {
         ss_srv_full_until(ss_now_us() + (int64_t)ss_below(2000000));
     }
-    for (int i = 0; i < BROKERS; i++) {
-        struct ss_broker *b = &brokers[i];
-        befall(b);
-        if (b->up && ss_chance(50)) {
-            ss_client_write_back(b->client); /* the kernel's business, also while processes sleep */
-        }
-        if (!b->up || ss_frozen(b->node)) {
-            continue;
-        }
-        if (ss_shared.retention_bytes >= 0 && ss_chance(60)) {
-            ss_broker_retain(b);
-        }
-        for (int p = 0; p < SS_PARTS; p++) {
-            act(&b->slot[p]);
-        }
-        if (ss_chance(alert)) {
-            ss_broker_turn(b);
+    if (ss_below(20000) < trouble) {
+        ss_broker_strike(&brokers[0], SS_F_SERVER_CRASH);
+    }
+    for (int i = 0; i < SS_BROKERS; i++) {
+        befall(&brokers[i]);
+    }
+}
+
+static uint64_t faults_so_far(void)
+{
+    uint64_t n = 0;
+    for (int f = 0; f < SS_FAULTS; f++) {
+        n += ss_hits()->total[f];
+    }
+    return n;
+}
+
+static bool enough(int steps)
+{
+    bool done = ss_check_counts()->acks >= ACKS_MIN && faults_so_far() >= FAULTS_MIN;
+    return done && steps >= STEPS_MIN && (ss_aims_left() == 0 || steps >= STEPS_AIM);
+}
+
+/* What is left of a deleted topic goes, as brokers see to again and again. */
+static void remove_deleted(struct ss_broker *b)
+{
+    for (int t = 0; t < ss_shared.now && !ss_check_broken(); t++) {
+        struct kc_err err = {0};
+        char dir[KS_PATH_MAX];
+        int rc = ks_topic_remove(b->e, &ss_shared.topic[t], &err);
+        ks_path_topic(dir, &ss_shared.topic[t], NULL);
+        if (rc || ss_srv_lookup(dir)) {
+            ss_check_fail("a deleted topic cannot be removed: %s", err.msg);
         }
     }
 }
@@ -159,7 +115,11 @@ static void step(void)
 static void audit(int id)
 {
     static struct ss_broker b;
-    ss_broker_start(&b, BROKERS + 1, id, true);
+    ss_set_node(SS_BROKERS + 1);
+    ss_broker_up(&b, SS_BROKERS + 1, id, true);
+    if (b.up) {
+        remove_deleted(&b);
+    }
     for (int p = 0; b.up && p < SS_PARTS && !ss_check_broken(); p++) {
         struct ss_slot *s = &b.slot[p];
         for (int tries = 0; s->state != SS_OPEN && !ss_check_broken(); tries++) {
@@ -169,21 +129,24 @@ static void audit(int id)
             ss_sleep_us(1000);
             ss_broker_turn(&b);
             if (tries > 60000) {
-                ss_check_fail("partition %d cannot be opened any more", p);
+                ss_check_fail("partition %d cannot be opened any more", s->part);
             }
         }
-        for (int i = 0; i < 3 && !ss_check_broken(); i++) {
+        for (int i = 0;
+             !ss_check_broken() && (i < 3 || (i < ACKS_MIN && ss_check_counts()->acks < ACKS_MIN));
+             i++) {
             ss_slot_append(s, i == 1);
-        }
-        while (s->in_flight) {
-            ss_sleep_us(500);
-            ss_broker_turn(&b);
+            while (s->in_flight > 10 || (i >= 2 && s->in_flight)) {
+                ss_sleep_us(500);
+                ss_broker_turn(&b);
+            }
         }
         if (!ss_check_broken()) {
             ss_slot_read_all(s);
         }
     }
-    ss_broker_stop(&b, false);
+    ss_broker_down(&b);
+    ss_set_node(0);
 }
 
 static void check_volume(void)
@@ -195,9 +158,11 @@ static void check_volume(void)
     FILE *out = open_memstream(&text, &len);
     struct ks_fsck_opts opts = {.dir = "simulated", .out = out};
     KC_ASSERT(out);
-    auditor = ss_client_new(0, false);
-    int rc = ks_fsck(&opts, &r, &err);
-    ss_client_free(auditor);
+    struct ss_client *client = ss_client_new(0, NULL, NULL);
+    struct ks_fs fs;
+    ss_client_fs(client, &fs);
+    int rc = ks_fsck_on(&fs, &opts, &r, &err);
+    ss_client_free(client);
     fclose(out);
     if (rc) {
         const char *line = text ? strstr(text, "ERROR") : NULL;
@@ -207,19 +172,14 @@ static void check_volume(void)
 }
 
 /* True: it serves, or has let go. */
-static bool settled(struct ss_slot *s)
+static bool settled(const struct ss_slot *s)
 {
     switch (s->state) {
     case SS_NONE:
     case SS_WARM:
         return true;
     case SS_OPEN:
-        if (s->gone) {
-            ss_slot_close(s);
-        } else if (!s->acks && !s->in_flight) {
-            ss_slot_append(s, false);
-        }
-        return s->gone || s->acks > 0;
+        return s->acks > 0;
     case SS_OPENING:
     case SS_WARMING:
     case SS_SEALING:
@@ -232,8 +192,13 @@ static bool settled(struct ss_slot *s)
 static void settle(void)
 {
     enum { SETTLE_US = 120000000 };
-    for (int i = 0; i < BROKERS; i++) {
+    ss_shared.settling = true;
+    for (int i = 0; i < SS_BROKERS; i++) {
         ss_thaw(brokers[i].node);
+        if (brokers[i].client) {
+            ss_client_cut(brokers[i].client, 0);
+            ss_client_faults(brokers[i].client, false);
+        }
         for (int p = 0; p < SS_PARTS; p++) {
             brokers[i].slot[p].acks = 0;
         }
@@ -242,19 +207,16 @@ static void settle(void)
     for (int64_t until = ss_now_us() + SETTLE_US; !all && !ss_check_broken();) {
         all = true;
         ss_sleep_us(5000);
-        for (int i = 0; i < BROKERS; i++) {
-            for (int p = 0; brokers[i].up && p < SS_PARTS; p++) {
-                struct ss_slot *s = &brokers[i].slot[p];
+        for (int i = 0; i < SS_BROKERS; i++) {
+            for (int p = 0; brokers[i].up && !brokers[i].dead && p < SS_PARTS; p++) {
+                const struct ss_slot *s = &brokers[i].slot[p];
                 bool well = settled(s);
                 all = all && well;
                 if (!well && ss_now_us() > until) {
                     ss_check_fail(
                         "broker %d does nothing with partition %d (%d), on a sound volume", i + 1,
-                        p, (int)s->state);
+                        s->part, (int)s->state);
                 }
-            }
-            if (brokers[i].up) {
-                ss_broker_turn(&brokers[i]);
             }
         }
     }
@@ -265,13 +227,24 @@ static void finish(void)
     static const struct ss_rates none;
     ss_srv_rates(&none);
     ss_srv_full_until(0);
+    ss_aims_drop();
     settle();
     bool crash = ss_chance(500);
-    for (int i = 0; i < BROKERS; i++) {
-        ss_broker_stop(&brokers[i], crash);
+    for (int i = 0; i < SS_BROKERS; i++) {
+        struct ss_broker *b = &brokers[i];
+        if (crash && b->up && !b->dead) {
+            ss_broker_strike(b, ss_chance(500) ? SS_F_CRASH : SS_F_KILL);
+        }
+    }
+    ss_shared.quit = true;
+    for (int i = 0; i < SS_BROKERS; i++) {
+        ss_broker_join(&brokers[i]);
     }
     if (!ss_check_broken()) {
         audit(90);
+    }
+    if (ss_chance(300)) {
+        ss_srv_crash();
     }
     ss_srv_land(true);
     if (!ss_check_broken()) {
@@ -286,43 +259,70 @@ static void finish(void)
 static void collect(struct ss_run *run)
 {
     const char *broken = ss_check_broken();
+    if (!broken && (ss_check_counts()->acks < ACKS_MIN || faults_so_far() < FAULTS_MIN)) {
+        ss_check_fail("a run of %llu acks and %llu faults shows nothing",
+                      (unsigned long long)ss_check_counts()->acks,
+                      (unsigned long long)faults_so_far());
+        broken = ss_check_broken();
+    }
     snprintf(run->broken, sizeof(run->broken), "%s", broken ? broken : "");
     run->trace = ss_trace();
     run->switches = ss_switches();
     run->virtual_ms = ss_now_us() / 1000;
     run->takeovers = ss_shared.takeovers;
     run->counts = *ss_check_counts();
-    for (int f = 0; f < SS_FAULTS; f++) {
-        run->faults[f] = ss_srv_faults((enum ss_fault)f);
+    for (int e = 0; e < SS_EFFECTS; e++) {
+        run->effects[e] = ss_srv_counted((enum ss_effect)e);
     }
+    run->hits = *ss_hits();
+}
+
+/* What kind of run it is: what it aims at has to come by, the rest is chance. */
+static void choose(void)
+{
+    uint32_t steps = ss_aims_steps();
+    bool rolls = steps & SS_BIT(SS_S_ROLL);
+    bool trims = steps & (SS_BIT(SS_S_TRIM) | SS_BIT(SS_S_UNLINK));
+    bool moves = steps & (SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_OWN_SEAL));
+    ss_shared.segment_bytes =
+        rolls || trims || ss_chance(400) ? 2000 + (int64_t)ss_below(6000) : 1 << 20;
+    ss_shared.retention_bytes = trims || ss_chance(300) ? 5000 : -1;
+    ss_shared.unconfirmed = ss_chance(500) ? 200 + ss_below(3000) : KS_UNCONFIRMED_MAX;
+    ss_shared.checkpoint_bytes = ss_chance(700) ? 100 + (int64_t)ss_below(4000) : 16 << 20;
+    ss_shared.condemn = ss_chance(700) ? 900 : 200;
+    ss_shared.appetite = ss_chance(700) ? 700 : 200;
+    ss_shared.alert = ss_chance(600) ? 1000 : 20 + (uint32_t)ss_below(200);
+    ss_shared.moves = moves ? 60 : 15;
+    ss_shared.cancels = steps & SS_BIT(SS_S_CANCEL) ? 40 : 3;
+    ss_shared.deletions = steps & SS_BIT(SS_S_REMOVE) ? 5 : 0;
+    trouble = 1 + (uint32_t)ss_below(4);
+    choose_rates();
 }
 
 bool ss_world_run(struct ss_run *run)
 {
-    kc_log_set_level(KC_ERROR + 1);
+    kc_log_set_level(getenv("KAAS_SIM_LOG") ? KC_INFO : KC_ERROR + 1);
     ss_sched_begin(run->seed);
     memset(&ss_shared, 0, sizeof(ss_shared));
-    ss_shared.topic = kc_uuid_random();
-    ss_shared.segment_bytes = ss_chance(500) ? 2000 + (int64_t)ss_below(20000) : 1 << 20;
-    ss_shared.unconfirmed = ss_chance(500) ? 200 + ss_below(3000) : KS_UNCONFIRMED_MAX;
-    ss_shared.retention_bytes = ss_chance(400) ? 5000 : -1;
-    ss_shared.condemn = ss_chance(700) ? 900 : 200;
-    trouble = 1 + (uint32_t)ss_below(4);
-    appetite = ss_chance(700) ? 350 : 60;
-    alert = ss_chance(600) ? 1000 : 20 + (uint32_t)ss_below(200);
-    ss_check_begin(&ss_shared.topic);
+    for (int t = 0; t < SS_TOPICS; t++) {
+        ss_shared.topic[t] = kc_uuid_random();
+    }
+    uint32_t faults = (1u << SS_FAULTS) - 1, steps = (1u << SS_STEPS) - 1;
+    ss_aims_draw(faults, steps);
+    choose();
+    ss_check_begin(ss_shared.topic);
     struct ss_watch watch = ss_check_watch();
     ss_srv_start(&watch, run->lie);
-    choose_rates();
     ss_mutate(run->mutant);
-    for (int i = 0; i < BROKERS; i++) {
-        ss_broker_start(&brokers[i], i + 1, i + 1, false);
+    for (int i = 0; i < SS_BROKERS; i++) {
+        ss_broker_start(&brokers[i], i + 1, i + 1);
     }
-    for (int i = 0; i < STEPS_MAX && !ss_check_broken(); i++) {
-        if (i >= STEPS_MIN && ss_check_counts()->acks >= ACKS_MIN) {
-            break;
-        }
+    for (int i = 0; i < STEPS_MAX && !enough(i) && !ss_check_broken(); i++) {
         step();
+    }
+    while (faults_so_far() < FAULTS_MIN && !ss_check_broken()) {
+        ss_sleep_us(1000);
+        befall_now(&brokers[ss_below(SS_BROKERS)]);
     }
     finish();
     collect(run);

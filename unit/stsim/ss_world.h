@@ -13,12 +13,11 @@ struct ss_run {
     char broken[512]; /* "" = no invariant was violated */
     uint64_t trace, switches;
     int64_t virtual_ms;
-    uint64_t takeovers, faults[SS_FAULTS];
+    uint64_t takeovers, effects[SS_EFFECTS];
+    struct ss_hits hits;
     struct ss_counts counts;
 };
 /* True: nothing was violated. */
 bool ss_world_run(struct ss_run *run);
-/* The client that fsck looks at the volume with. */
-struct ss_client *ss_world_auditor(void);
 
 #endif

@@ -258,15 +258,13 @@ static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct k
 static int make_dirs(struct ks_fs *fs, struct kc_err *err)
 {
     static const char *const dirs[] = {"inc", "topics", "deleted", "pids"};
-    bool made = false;
     for (size_t i = 0; i < KC_ARRAY_LEN(dirs); i++) {
         int rc = ks_fs_mkdir(fs, dirs[i]);
         if (rc < 0) {
             return kc_fail(err, rc, "%s: %s", dirs[i], kc_strerror(rc));
         }
-        made = made || rc == 0;
     }
-    int rc = made ? ks_fs_syncdir(fs, ".") : 0;
+    int rc = ks_fs_syncdir(fs, "."); /* also if they were there: their maker may have ended */
     return rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : 0;
 }
 

@@ -400,6 +400,7 @@ struct ks_takeover {
     void *condemned_ctx;
     const _Atomic bool *cancelled;
     uint64_t known_k; /* chain names below it exist */
+    uint64_t synced_k; /* and are on the disk */
     struct ks_chain chain; /* carried from the warm-up */
     struct ks_build build;
     struct ks_file *file; /* our first data file, made before the claim */

@@ -126,6 +126,7 @@ static void run(struct rt_work *w)
     struct ks_open *o = KC_CONTAINER_OF(w, struct ks_open, work);
     o->rc = o->log ? 0 : enter(o);
     o->takeover.known_k = KC_MAX(o->takeover.known_k, o->seal_k);
+    o->takeover.synced_k = KC_MAX(o->takeover.synced_k, o->seal_k); /* by who handed it over */
     if (o->rc == 0) {
         o->rc = o->prepare ? ks_takeover_warm(&o->takeover, &o->err) : open_now(o);
     }

@@ -62,11 +62,20 @@ static bool cancelled(const struct ks_takeover *t)
     return t->cancelled && atomic_load(t->cancelled);
 }
 
-static int sync_part(const struct ks_takeover *t)
+static int sync_part(struct ks_takeover *t)
 {
     char dir[KS_PATH_MAX];
     ks_path_part(dir, &t->log->topic, t->log->partition, NULL);
-    return ks_fs_syncdir(&t->log->e->fs, dir);
+    int rc = ks_fs_syncdir(&t->log->e->fs, dir);
+    t->synced_k = rc ? t->synced_k : t->chain.next_k;
+    return rc;
+}
+
+/* Before the next record is linked the names of those before it are on the disk: after a crash, a
+ * file system that does not keep the order of names would show a chain with a gap (I7). */
+static int sync_chain(struct ks_takeover *t)
+{
+    return t->synced_k < t->chain.next_k ? sync_part(t) : 0;
 }
 
 static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
@@ -79,14 +88,19 @@ static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
     }
     ks_path_topic(topic, &t->log->topic, NULL);
     ks_path_part(part, &t->log->topic, t->log->partition, NULL);
-    int made = ks_fs_mkdir(fs, topic);
-    rc = made < 0 ? made : 0;
-    rc = !rc && made == 0 ? ks_fs_syncdir(fs, "topics") : rc;
-    if (!rc) {
-        made = ks_fs_mkdir(fs, part);
-        rc = made < 0 ? made : ks_fs_syncdir(fs, topic);
-    }
-    return rc ? kc_fail(err, rc, "%s: %s", part, kc_strerror(rc)) : 0;
+    rc = ks_fs_mkdir(fs, topic);
+    rc = rc < 0 ? rc : ks_fs_mkdir(fs, part);
+    return rc < 0 ? kc_fail(err, rc, "%s: %s", part, kc_strerror(rc)) : 0;
+}
+
+/* Before a chain begins its directory is on the disk, whoever made it: one that was there already may
+ * be of somebody who ended before its name was synced. */
+static int sync_parents(const struct ks_takeover *t)
+{
+    char topic[KS_PATH_MAX];
+    ks_path_topic(topic, &t->log->topic, NULL);
+    int rc = ks_fs_syncdir(&t->log->e->fs, "topics");
+    return rc ? rc : ks_fs_syncdir(&t->log->e->fs, topic);
 }
 
 static int load(struct ks_takeover *t, struct kc_err *err)
@@ -153,6 +167,8 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
     if (!t->file) {
         rc = make_file(t);
     }
+    rc = rc ? rc : sync_chain(t);
+    rc = !rc && t->chain.next_k == 0 ? sync_parents(t) : rc;
     struct ks_rec r = {
         .type = KS_CLAIM,
         .k = t->chain.next_k,
@@ -343,7 +359,8 @@ static int seal_epoch(struct ks_takeover *t, int32_t epoch, struct kc_err *err)
         if (rc) {
             return rc;
         }
-        rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+        rc = sync_chain(t);
+        rc = rc ? rc : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
         if (rc == 0) {
             return ks_chain_apply(&t->chain, &r, err);
         }

@@ -178,9 +178,9 @@ int ks_topic_remove(struct ks_engine *e, const struct kc_uuid *id, struct kc_err
 
 static int write_meta(struct ks_fs *fs, const char *dir, const char *text)
 {
-    int made = ks_fs_mkdir(fs, dir);
-    int rc = made < 0 ? made : 0;
-    rc = !rc && made == 0 ? ks_fs_syncdir(fs, "topics") : rc;
+    int rc = ks_fs_mkdir(fs, dir);
+    rc = rc < 0 ? rc
+                : ks_fs_syncdir(fs, "topics"); /* also if it was there: its maker may have ended */
     return rc ? rc : replace(fs, dir, "meta", text);
 }
 

@@ -27,10 +27,20 @@ void sc_poison(struct sc *s)
     atomic_store(&s->poison, true);
 }
 
+void sc_kill(struct sc *s, int i)
+{
+    atomic_store(&s->dying, s->b[i].id);
+}
+
 static int before(void *ctx, enum st_op op, const char *path)
 {
-    struct sc *s = ctx;
-    if (op == ST_DATASYNC && st_ends_with(path, ".log") && atomic_exchange(&s->poison, false)) {
+    const struct sc_port *p = ctx;
+    struct sc *s = p->s;
+    bool sync = op == ST_DATASYNC && st_ends_with(path, ".log");
+    if (sync && atomic_load(&s->dying) == p->number) {
+        atomic_store(&s->dead, p->number);
+    }
+    if (atomic_load(&s->dead) == p->number || (sync && atomic_exchange(&s->poison, false))) {
         return -EIO;
     }
     return s->hooks ? s->hooks->before(s->hooks->ctx, op, path) : 0;
@@ -38,8 +48,8 @@ static int before(void *ctx, enum st_op op, const char *path)
 
 static int after(void *ctx, enum st_op op, const char *path, int rc)
 {
-    struct sc *s = ctx;
-    return s->hooks ? s->hooks->after(s->hooks->ctx, op, path, rc) : rc;
+    const struct sc_port *p = ctx;
+    return p->s->hooks ? p->s->hooks->after(p->s->hooks->ctx, op, path, rc) : rc;
 }
 
 void sc_config(struct sc *s, int64_t segment_bytes, int64_t retention_bytes)
@@ -58,9 +68,8 @@ void sc_begin(struct sc *s, bool in_memory, const struct st_hooks *hooks)
         st_vol_make(&s->vol);
     }
     s->hooks = hooks;
-    s->own = (struct st_hooks){.before = before, .after = after, .ctx = s};
     s->topic = kc_uuid_random();
-    s->stamp = kc_wall_ms() - 1000000;
+    s->stamp = s->first_stamp = kc_wall_ms() - 1000000;
     struct st_open o;
     s->cfg = st_args(&s->b[0], &s->topic, 0, &o).config;
 }
@@ -85,7 +94,12 @@ void sc_fs(struct sc *s, int port, struct ks_fs *ret)
     } else {
         KT_REQUIRE(ks_fs_posix(&base, s->vol.dir, NULL) == 0);
     }
-    st_fault_over(ret, &base, &s->own);
+    KT_REQUIRE(s->n_ports < SC_PORTS);
+    struct sc_port *p = &s->ports[s->n_ports];
+    struct st_hooks *own = &s->own[s->n_ports++];
+    *p = (struct sc_port){.s = s, .number = port};
+    *own = (struct st_hooks){.before = before, .after = after, .ctx = p};
+    st_fault_over(ret, &base, own);
 }
 
 static void on_fenced(void *ctx, const char *why)
@@ -305,20 +319,15 @@ bool sc_put_idem(struct sc *s, struct ks_log *log)
     }
     int32_t part = s->logs[place_of(s, log)].part;
     struct sc_producer *p = &s->producers[part];
-    if (!p->pending) {
-        p->ts = s->stamp += 10;
-        p->pending = true;
-    }
-    struct st_batch b = {.pid = 1000 + part, .seq = p->seq, .ts = p->ts, .value_len = SC_VALUE};
+    struct st_batch b = {.pid = 1000 + part,
+                         .seq = p->seq,
+                         .ts = s->first_stamp + 100000 * (part + 1) + 10 * p->seq,
+                         .value_len = SC_VALUE};
     struct sent sent;
     send_batch(log, &b, &sent);
     st_until(broker_of(s, log), &sent.a.done);
     bool ok = judge(s, part, &sent);
-    if (ok) {
-        p->pending = false;
-        p->last_ts = p->ts;
-        p->seq++;
-    }
+    p->seq += ok;
     return ok;
 }
 

@@ -10,7 +10,7 @@
 #include "st.h"
 #include "st_mem.h"
 
-enum { SC_BROKERS = 3, SC_PARTS = 3, SC_LOGS = 8, SC_ACKS = 512, SC_VALUE = 700 };
+enum { SC_BROKERS = 3, SC_PARTS = 3, SC_LOGS = 8, SC_ACKS = 512, SC_PORTS = 32, SC_VALUE = 700 };
 
 /* An answer: this batch is there. */
 struct sc_ack {
@@ -23,16 +23,23 @@ struct sc_ack {
 
 /* The idempotent producer of a partition: one batch at a time, the same one again until it is acked. */
 struct sc_producer {
-    int32_t seq; /* of the next batch */
-    bool pending; /* it was sent and not acked */
-    int64_t ts, last_ts; /* of that batch, and of the last acked one: they tell them apart */
+    int32_t seq; /* of the next batch; its content follows from it */
+};
+
+/* A port on the volume. */
+struct sc_port {
+    struct sc *s;
+    int number; /* of the broker */
 };
 
 struct sc {
     struct st_mem *mem; /* the volume; or NULL and vol */
     struct st_vol vol;
     const struct st_hooks *hooks; /* the test's; NULL = a healthy volume */
-    struct st_hooks own;
+    struct st_hooks own[SC_PORTS];
+    struct sc_port ports[SC_PORTS];
+    int n_ports;
+    _Atomic int dying, dead; /* broker numbers; 0 = none */
     bool faults; /* any operation may fail */
     _Atomic bool poison;
     struct kc_uuid topic;
@@ -52,7 +59,7 @@ struct sc {
     struct kc_uuid topics[2]; /* of the topics scenario, and what was answered of them */
     int32_t written[2];
     bool removed[2];
-    int64_t stamp; /* makes batches differ */
+    int64_t stamp, first_stamp; /* make batches differ */
     int errors; /* violations, each told on stderr */
 };
 
@@ -110,6 +117,9 @@ void sc_audit(struct sc *s, int number);
 void sc_audit_log(struct sc *s, struct ks_log *log);
 /* The next fdatasync of a data file fails, whatever else does. */
 void sc_poison(struct sc *s);
+/* The node of broker i + 1 dies when it next syncs a data file: what it wrote is not synced, and
+ * nothing that it asks for is done any more. */
+void sc_kill(struct sc *s, int i);
 /* fsck finds nothing wrong. */
 void sc_fsck(struct sc *s);
 void sc_config(struct sc *s, int64_t segment_bytes, int64_t retention_bytes);

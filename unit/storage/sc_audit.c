@@ -66,12 +66,8 @@ void sc_audit_log(struct sc *s, struct ks_log *log)
     compare(s, part, o.start);
     sc_put_idem(s, log); /* what was sent and not acked, again */
     if (p->seq > 1) { /* the last acked one, again: a repeat */
-        struct sc_producer now = *p;
         p->seq--;
-        p->ts = p->last_ts;
-        p->pending = true;
         sc_put_idem(s, log);
-        *p = now;
     }
     sc_put(s, log, 1);
     found.n = 0;
@@ -90,6 +86,7 @@ void sc_fsck(struct sc *s)
     sc_fs(s, 99, &fs);
     int rc = ks_fsck_on(&fs, &opts, &r, &err);
     ks_fs_fini(&fs);
+    s->n_ports--; /* its place */
     fclose(out);
     if (rc) {
         sc_bad(s, "fsck: %d %s\n%s", rc, err.msg, text);

@@ -222,6 +222,25 @@ static void run_orphan(struct sc *s)
     sc_put_idem(s, log);
 }
 
+/* The owner's node dies with a batch that is written and not synced. Whoever takes over finds it, and
+ * the producer, which sends it again, is told that it is there (ADR 10). */
+static void run_node(struct sc *s)
+{
+    struct ks_log *log = s->logs[0].log;
+    bool faults = s->faults;
+    sc_kill(s, 0);
+    s->faults = true; /* refused is right */
+    if (sc_put_idem(s, log) && !faults) {
+        sc_bad(s, "a dead node acks");
+    }
+    s->faults = faults;
+    struct ks_log *now = sc_open(s, 1, 0);
+    sc_put_idem(s, now);
+    sc_read(s, now);
+    sc_put(s, now, 1);
+    sc_close(s, log);
+}
+
 /* ---- the volume ---- */
 
 static struct ks_topic_meta meta_of(const struct kc_uuid *id, int32_t partitions)
@@ -398,6 +417,7 @@ const struct sc_scenario sc_scenarios[] = {
     {"cancel", setup_pair, run_cancel, NULL},
     {"takeover", setup_pair, run_takeover, NULL},
     {"orphan", setup_pair, run_orphan, NULL},
+    {"node", setup_pair, run_node, NULL},
     {"topics", up_one, run_topics, check_topics},
     {"pids", up_one, run_pids, check_pids},
     {"fsck", setup_fsck, run_fsck, NULL},

@@ -5,18 +5,6 @@
 
 #include "st_mem_int.h"
 
-static void note_bytes(struct st_mem *m, int port, const struct sm_ino *ino, uint64_t pos,
-                       const void *data, size_t len)
-{
-    struct st_mem_rec *r = sm_note(m, port, SM_WRITE, ino, "");
-    if (m->recording) {
-        r->pos = pos;
-        r->len = len;
-        r->data = sm_grow(NULL, len + 1);
-        memcpy(r->data, data, len);
-    }
-}
-
 #define LOCKED(p) pthread_mutex_lock(&(p)->m->lock)
 #define UNLOCK(p) pthread_mutex_unlock(&(p)->m->lock)
 
@@ -70,7 +58,7 @@ static ssize_t m_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint
     for (int i = 0; i < n; i++) {
         struct sm_ino *ino = p->m->fds[fd].ino;
         sm_put_bytes(ino, pos, iov[i].iov_base, iov[i].iov_len);
-        note_bytes(p->m, p->number, ino, pos, iov[i].iov_base, iov[i].iov_len);
+        sm_note_bytes(p->m, p->number, ino, pos, iov[i].iov_base, iov[i].iov_len);
         pos += iov[i].iov_len;
         total += (ssize_t)iov[i].iov_len;
     }

@@ -43,7 +43,10 @@ void st_mem_fs(struct st_mem *m, int port, struct ks_fs *ret);
 void st_mem_network(struct st_mem *m, bool network);
 int st_mem_fds(struct st_mem *m); /* open descriptors, all ports */
 
+/* Starts anew, or ends. */
 void st_mem_record(struct st_mem *m, bool on);
+/* Records all that is there, as if it were made now. */
+void st_mem_dump(struct st_mem *m);
 void st_mem_mark(struct st_mem *m, uint64_t number); /* adds SM_MARK */
 /* What was recorded; stays the volume's. */
 const struct st_mem_rec *st_mem_records(struct st_mem *m, size_t *ret_n);
@@ -52,7 +55,9 @@ const struct st_mem_rec *st_mem_records(struct st_mem *m, size_t *ret_n);
 
 /* Removes every name but those below `keep` ("" = all go), whatever is open. */
 void st_mem_clear(struct st_mem *m, const char *keep);
-/* Does one record again; files are told by their number in the records (offset by `base`). What
+/* Files made from now on have numbers from there. */
+void st_mem_number_from(struct st_mem *m, uint32_t number);
+/* Does one record again; files are told by their number in the records, which they keep. What
  * cannot be done because something before it was left out is left out, too. */
 void st_mem_redo(struct st_mem *m, const struct st_mem_rec *r);
 /* Forgets which file a number means; before another run of st_mem_redo. */

@@ -55,5 +55,7 @@ void sm_put_bytes(struct sm_ino *ino, uint64_t pos, const uint8_t *p, size_t len
 /* A new record, or a place nobody looks at. */
 struct st_mem_rec *sm_note(struct st_mem *m, int port, enum st_mem_op op, const struct sm_ino *ino,
                            const char *path);
+void sm_note_bytes(struct st_mem *m, int port, const struct sm_ino *ino, uint64_t pos,
+                   const void *data, size_t len);
 
 #endif

@@ -117,6 +117,20 @@ struct st_mem_rec *sm_note(struct st_mem *m, int port, enum st_mem_op op, const 
     return r;
 }
 
+void sm_note_bytes(struct st_mem *m, int port, const struct sm_ino *ino, uint64_t pos,
+                   const void *data, size_t len)
+{
+    struct st_mem_rec *r = sm_note(m, port, SM_WRITE, ino, "");
+    if (m->recording) {
+        r->pos = pos;
+        r->len = len;
+        r->data = sm_grow(NULL, len + 1);
+        if (len) {
+            memcpy(r->data, data, len);
+        }
+    }
+}
+
 /* ---- life ---- */
 
 struct st_mem *st_mem_new(void)
@@ -145,16 +159,29 @@ void st_mem_redo_start(struct st_mem *m)
     m->n_redone = 0;
 }
 
+static void forget_records(struct st_mem *m)
+{
+    for (size_t i = 0; i < m->n_recs; i++) {
+        free(m->recs[i].data);
+    }
+    m->n_recs = 0;
+}
+
 void st_mem_free(struct st_mem *m)
 {
     st_mem_redo_start(m);
     kc_map_fini(&m->names, drop_value);
-    for (size_t i = 0; i < m->n_recs; i++) {
-        free(m->recs[i].data);
-    }
+    forget_records(m);
     free(m->recs);
     pthread_mutex_destroy(&m->lock);
     free(m);
+}
+
+void st_mem_number_from(struct st_mem *m, uint32_t number)
+{
+    pthread_mutex_lock(&m->lock);
+    m->next_number = number;
+    pthread_mutex_unlock(&m->lock);
 }
 
 void st_mem_network(struct st_mem *m, bool network)
@@ -173,7 +200,36 @@ int st_mem_fds(struct st_mem *m)
 void st_mem_record(struct st_mem *m, bool on)
 {
     pthread_mutex_lock(&m->lock);
+    if (on) {
+        forget_records(m);
+    }
     m->recording = on;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static int depth_of(const char *path)
+{
+    int n = 0;
+    for (; *path; path++) {
+        n += *path == '/';
+    }
+    return n;
+}
+
+void st_mem_dump(struct st_mem *m)
+{
+    enum { DEPTH = 5 };
+    pthread_mutex_lock(&m->lock);
+    for (int depth = 0; depth < DEPTH; depth++) {
+        struct kc_map_iter it = {0};
+        for (struct kc_map_entry *e; (e = kc_map_next(&m->names, &it));) {
+            const struct sm_ino *ino = e->value;
+            if (depth_of(e->key) == depth) {
+                sm_note(m, 0, ino->dir ? SM_MKDIR : SM_LINK, ino, e->key);
+                sm_note_bytes(m, 0, ino, 0, ino->data, (size_t)ino->size);
+            }
+        }
+    }
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -223,6 +279,8 @@ static struct sm_ino *redo_ino(struct st_mem *m, uint32_t number, bool dir)
     }
     if (!m->redone[number]) {
         m->redone[number] = sm_ino_new(m, dir);
+        m->redone[number]->number =
+            number; /* so that a record of what comes then goes on from there */
         m->redone[number]->refs++;
     }
     return m->redone[number];

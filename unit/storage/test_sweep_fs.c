@@ -157,6 +157,7 @@ static uint64_t run(const struct sc_scenario *sc, uint64_t at, uint32_t answer, 
     atomic_store(&fault.armed, false);
     s.faults = false;
     atomic_store(&s.poison, false);
+    s.dying = s.dead = 0;
     for (int i = 0; i < SC_LOGS; i++) {
         sc_resume(&s, s.logs[i].log);
     }

@@ -6,8 +6,9 @@
  *                  several), then one fence check for all, then one message a loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
- *   scan pool      takeovers; warm pool: what is prepared for planned moves; recover pool: recoveries, which takeovers may have to wait for; read
- *                  pool: reads that miss the cache, lookups
+ *   scan pool      takeovers; warm pool: what is prepared for planned moves; recover pool:
+ *                  recoveries, which takeovers may have to wait for; read pool: reads that miss the
+ *                  cache, lookups
  */
 #ifndef KS_INT_H
 #define KS_INT_H

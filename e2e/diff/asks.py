@@ -144,7 +144,8 @@ def explained(world, op, kafka, kaas):
         if "stamp" in op:
             return b >= world.starts(world.kaas, op["topic"])[op["part"]]
         at = op["raw"] if "raw" in op else world.t0 + op["at"]
-        return first_at(world, op["topic"], op["part"], at) == (b, kaas["Timestamp"])
+        found = first_at(world, op["topic"], op["part"], at)
+        return found == (b, kaas["Timestamp"]) or (found and compressed(world, op["topic"], op["part"], b, found[0]))
     if a >= 0 and b >= 0 and compressed(world, op["topic"], op["part"], a, b):
         return True  # kaas does not open compressed batches: the answer is the first record of the right one
     # Kafka's latest record may lie below the log start, as long as its file is there.

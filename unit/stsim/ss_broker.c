@@ -4,10 +4,16 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
+#include "ss_coord.h"
 #include "ss_srv.h"
 #include "storage/ks_int.h"
 
 struct ss_shared ss_shared;
+
+bool ss_slot_is_coord(const struct ss_slot *s)
+{
+    return ss_shared.coord && s->part % SS_PARTS == 1;
+}
 
 /* ---- opening ---- */
 
@@ -51,6 +57,9 @@ static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *
         ks_log_own(log, &s->b->loop);
         ks_log_watch(log, on_watch, s);
         on_watch(s, log, false);
+        if (ss_slot_is_coord(s)) {
+            ss_coord_opened(s);
+        }
     }
 }
 
@@ -63,7 +72,7 @@ static struct ks_open_args open_args(struct ss_slot *s)
         .order = {.uid = "map", .term = 1, .generation = ++ss_shared.generation},
         .config = {.segment_bytes = ss_shared.segment_bytes,
                    .retention_ms = -1,
-                   .retention_bytes = ss_shared.retention_bytes,
+                   .retention_bytes = ss_slot_is_coord(s) ? -1 : ss_shared.retention_bytes,
                    .segment_ms = INT64_MAX,
                    .max_message_bytes = 1048588,
                    .timestamp_before_max_ms = -1,
@@ -200,6 +209,10 @@ static struct ss_sent *producer_next(struct ss_slot *s)
 
 void ss_slot_append(struct ss_slot *s, bool idempotent)
 {
+    if (ss_slot_is_coord(s)) {
+        ss_coord_request(s);
+        return;
+    }
     /* A repeat is known by its batch in the log, which retention of a few batches drops too early. */
     idempotent = idempotent && ss_shared.retention_bytes < 0;
     struct ss_sent plain = {.seq = -1}, *b = idempotent ? producer_next(s) : &plain;
@@ -341,12 +354,18 @@ static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int3
 void ss_slot_seal(struct ss_slot *s)
 {
     s->state = SS_SEALING;
+    if (ss_slot_is_coord(s)) {
+        ss_coord_closing(s);
+    }
     ks_log_seal(s->log, &s->b->loop, on_seal, s);
 }
 
 void ss_slot_close(struct ss_slot *s)
 {
     if (s->state == SS_OPEN) {
+        if (ss_slot_is_coord(s)) {
+            ss_coord_closing(s);
+        }
         s->state = SS_NONE;
         ks_log_close(s->log);
         s->log = NULL;

@@ -36,6 +36,8 @@ struct ss_broker {
     bool job_done;
     int job_topic;
     struct ss_client *client;
+    struct kg_coord *coord; /* ss_coord.h */
+    int64_t coord_wake_ms;
     struct rt_loop loop;
     struct ks_engine *e;
     struct kc_uuid inc;
@@ -47,6 +49,7 @@ struct ss_shared {
     struct kc_uuid topic[SS_TOPICS];
     int now; /* the topic that is in use; those before it are deleted */
     bool quit, settling;
+    bool coord; /* partition 1 is a coordinator's */
     uint64_t generation, takeovers;
     int64_t segment_bytes, retention_bytes;
     uint64_t unconfirmed; /* bytes of a file, and so of a copy (ADR 10) */
@@ -88,6 +91,7 @@ void ss_broker_strike(struct ss_broker *b, enum ss_fault f);
 
 /* ---- what a broker does with a partition (ss_broker.c) ---- */
 
+bool ss_slot_is_coord(const struct ss_slot *s);
 void ss_slot_open(struct ss_slot *s);
 void ss_slot_prepare(struct ss_slot *s);
 void ss_slot_go(struct ss_slot *s);

@@ -18,6 +18,8 @@ enum { BATCHES_MAX = 1 << 15, OFFSETS_MAX = 1 << 15, SEALS_MAX = 4096 };
 struct sent {
     int part;
     int64_t acked; /* base offset; -1 = not */
+    bool coord;
+    uint32_t crc; /* of a coordinator's batch */
     int64_t final; /* where the final log has it; -1 = nowhere yet */
 };
 
@@ -28,7 +30,7 @@ struct sealed {
 };
 
 struct part {
-    bool deleted;
+    bool deleted, coord;
     int64_t seen_end; /* behind the last offset that was acked or read */
     int64_t start; /* as told to somebody who had records deleted */
     uint32_t seen[OFFSETS_MAX]; /* offset -> number + 1 of the batch: acks and reads */
@@ -101,6 +103,14 @@ uint64_t ss_check_new(int part)
     KC_ASSERT(C->n_sent < BATCHES_MAX);
     C->sent[C->n_sent] = (struct sent){.part = part, .acked = -1, .final = -1};
     return C->n_sent++;
+}
+
+uint64_t ss_check_new_coord(int part, uint32_t crc)
+{
+    uint64_t number = ss_check_new(part);
+    C->sent[number].coord = C->part[part].coord = true;
+    C->sent[number].crc = crc;
+    return number;
 }
 
 static uint8_t *put_varint(uint8_t *p, int64_t v)
@@ -242,6 +252,17 @@ static void note_final(int part, uint64_t number, const struct ks_batch *b)
     }
 }
 
+/* Which batch it is: by the number in it, or by its checksum. UINT64_MAX: none that was sent. */
+static uint64_t number_of(int part, const uint8_t *p, const struct ks_batch *b)
+{
+    for (uint64_t i = C->n_sent; C->part[part].coord && i-- > 0;) {
+        if (C->sent[i].coord && C->sent[i].part == part && C->sent[i].crc == b->crc) {
+            return i;
+        }
+    }
+    return b->size >= NUMBER_AT + 8 && !C->part[part].coord ? ks_get64(p + NUMBER_AT) : UINT64_MAX;
+}
+
 void ss_check_read(int part, const struct ks_read_result *r, bool final)
 {
     C->counts.reads++;
@@ -249,12 +270,12 @@ void ss_check_read(int part, const struct ks_read_result *r, bool final)
         const uint8_t *p = r->slices[i].ptr;
         struct ks_batch b;
         for (size_t at = 0; at < r->slices[i].len; at += b.size) {
-            if (r->slices[i].len - at < NUMBER_AT + 8 || !ks_batch_parse(p + at, &b) ||
+            if (r->slices[i].len - at < KS_BATCH_HEADER || !ks_batch_parse(p + at, &b) ||
                 b.size > r->slices[i].len - at || !ks_batch_crc_ok(p + at, &b)) {
                 ss_check_fail("a read of partition %d gave bytes that are no batch", part);
                 return;
             }
-            uint64_t number = ks_get64(p + at + NUMBER_AT);
+            uint64_t number = number_of(part, p + at, &b);
             C->counts.batches_read++;
             note(part, number, b.base, b.count, final ? "the final log" : "a read");
             if (final && !ss_check_broken()) {

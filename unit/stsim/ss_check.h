@@ -11,7 +11,7 @@ enum { SS_PARTS = 2, SS_TOPICS = 3, SS_ALL_PARTS = SS_PARTS * SS_TOPICS };
 
 struct ss_counts {
     uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
-        rolls, trims, deletions, copies;
+        rolls, trims, deletions, copies, commits, fetches;
 };
 
 void ss_check_begin(const struct kc_uuid topics[SS_TOPICS]);
@@ -24,6 +24,8 @@ struct ss_counts *ss_check_counts(void);
 
 /* A batch that will be sent: its number, which its records carry. */
 uint64_t ss_check_new(int part);
+/* One that a coordinator makes, which is known by its checksum. */
+uint64_t ss_check_new_coord(int part, uint32_t crc);
 struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad);
 
 /* From now on its tombstone may stand, and its files may go. */

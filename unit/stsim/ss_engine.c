@@ -67,6 +67,11 @@ void ss_mutate(enum ss_mutant m)
     ss_mutant_reset();
 }
 
+enum ss_mutant ss_mutant_now(void)
+{
+    return mutant;
+}
+
 int ss_chain_apply(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err)
 {
     return __real_ks_chain_apply(c, r, err);
@@ -220,6 +225,7 @@ int __wrap_ks_takeover_run(struct ks_takeover *t, struct kc_err *err)
     uint32_t before = ss_enter(t->recovery ? SS_S_RECOVER : t->file ? SS_S_GO : SS_S_OPEN);
     const _Atomic bool *watched = ss_watch_cancel(t->cancelled);
     int rc = __real_ks_takeover_run(t, err);
+    ss_put_off_forget();
     ss_watch_cancel(watched);
     ss_leave(before);
     return rc;

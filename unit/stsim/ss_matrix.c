@@ -43,6 +43,7 @@ static const struct rule {
      "a write goes to the client's pages, not to the server; its errors are those of write-back"},
     {F(ENOSPC) | F(WRITE_ERROR), ~(uint32_t)FILLING,
      "nothing is written, made or linked, or (fence) only where the name was not found"},
+    {F(WRITE_ERROR), SS_BIT(SS_S_DATA_FILE) | SS_BIT(SS_S_PREPARE), "the file is empty so far"},
     {F(WRITE_ERROR), SS_BIT(SS_S_REMOVE), "the tombstone's eight bytes are all it writes"},
     {F(LOST_REPLY), READING | SS_BIT(SS_S_DIR_SYNC), "what changes nothing may as well fail"},
     {F(LATE), ~(uint32_t)LINKING,

@@ -10,7 +10,7 @@
 
 /* ---- M1, C3: what a thread has put off until its SEAL ---- */
 
-enum { THREADS = 64 };
+enum { THREADS = 512 };
 
 static struct put_off {
     const struct ss_thread *thread; /* NULL = free */
@@ -39,6 +39,14 @@ static struct put_off *slot_of(bool make)
 void ss_mutant_reset(void)
 {
     memset(put_off, 0, sizeof(put_off));
+}
+
+void ss_put_off_forget(void)
+{
+    struct put_off *p = slot_of(false);
+    if (p) {
+        p->thread = NULL;
+    }
 }
 
 void ss_put_off_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation)

@@ -26,9 +26,11 @@ enum ss_mutant {
     /* ADR 10; the names are those of e2e/model/crash.pml. */
     SS_C1_NO_COPY, /* the tail is sealed where it stands */
     SS_C3_COPY_NOT_SYNCED, /* before the SEAL */
-    SS_C_SYNC_ONLY /* a sync by somebody who wrote nothing instead of a copy */
+    SS_C_SYNC_ONLY, /* a sync by somebody who wrote nothing instead of a copy */
+    SS_I10_NO_CHECK /* a coordinator answers whatever the age of the fence check */
 };
 void ss_mutate(enum ss_mutant m);
+enum ss_mutant ss_mutant_now(void);
 
 /* The unbroken fold, for the checker. */
 int ss_chain_apply(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err);
@@ -37,6 +39,7 @@ int ss_chain_apply(struct ks_chain *c, const struct ks_rec *r, struct kc_err *er
 
 struct ks_task;
 void ss_mutant_reset(void);
+void ss_put_off_forget(void); /* of a takeover that ended otherwise */
 void ss_put_off_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation);
 bool ss_take_fence(struct ks_fs **ret_fs, int32_t *ret_broker, struct kc_uuid *ret_incarnation);
 void ss_put_off_close(struct ks_fs *fs, int fd);

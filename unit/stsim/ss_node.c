@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
-#include "ss_broker.h"
+#include "ss_coord.h"
 #include "ss_srv.h"
 #include "storage/ks_int.h"
 
@@ -89,6 +89,7 @@ void ss_broker_up(struct ss_broker *b, int node, int id, bool auditor)
     if (rc && !b->dead && boot == ss_srv_boot()) {
         ss_check_fail("a healthy volume is refused: %s", err.msg);
     }
+    ss_coord_new(b);
     if (b->up) {
         b->e->unconfirmed = ss_shared.unconfirmed;
         b->e->checkpoint_bytes = ss_shared.checkpoint_bytes;
@@ -101,6 +102,7 @@ void ss_broker_up(struct ss_broker *b, int node, int id, bool auditor)
 void ss_broker_turn(struct ss_broker *b)
 {
     uv_run(&b->loop.uv, UV_RUN_NOWAIT);
+    ss_coord_turn(b);
 }
 
 static void finish_job(struct ss_broker *b)
@@ -129,6 +131,7 @@ void ss_broker_down(struct ss_broker *b)
     b->up = false;
     rt_loop_stop(&b->loop);
     rt_loop_run(&b->loop); /* runs what was posted, closes the handles */
+    ss_coord_free(b);
     ss_client_free(b->client);
     b->client = NULL;
 }
@@ -188,7 +191,7 @@ static void act_open(struct ss_slot *s)
         ss_slot_seal(s);
     } else if (ss_chance(60)) {
         ss_slot_read(s);
-    } else if (ss_shared.retention_bytes >= 0 && ss_chance(10)) {
+    } else if (ss_shared.retention_bytes >= 0 && ss_chance(10) && !ss_slot_is_coord(s)) {
         ss_slot_delete_records(s);
     } else {
         for (int i = 0; i < 3 && s->in_flight < 16 && ss_chance(ss_shared.appetite); i++) {
@@ -236,7 +239,8 @@ static void act(struct ss_slot *s)
 /* While the volume is well at the end: every log acks, or is let go. */
 static void act_settling(struct ss_slot *s)
 {
-    if (s->state == SS_OPEN && s->gone) {
+    bool deleted = s->part / SS_PARTS != ss_shared.now; /* everybody hears of it at last */
+    if (s->state == SS_OPEN && (s->gone || deleted)) {
         ss_slot_close(s);
     } else if (s->state == SS_OPEN && !s->acks && !s->in_flight) {
         ss_slot_append(s, false);

@@ -59,6 +59,7 @@ void ss_sum_print(const struct ss_sum *s, double seconds, double cpu)
     printf("appends %" PRIu64 " (repeats %" PRIu64 "), acks %" PRIu64 ", refused %" PRIu64
            ", reads %" PRIu64 " of %" PRIu64 " batches\n",
            c->appends, c->repeats, c->acks, c->refused, c->reads, c->batches_read);
+    printf("coordinator: commits %" PRIu64 ", fetches %" PRIu64 "\n", c->commits, c->fetches);
     printf("takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", copies %" PRIu64
            ", rolls %" PRIu64 ", trims %" PRIu64 ", topics deleted %" PRIu64 "\n",
            s->takeovers, c->claims, c->seals, c->copies, c->rolls, c->trims, c->deletions);
@@ -211,6 +212,7 @@ const struct ss_flaw ss_flaws[] = {
     {"C1 no copy of the tail", SS_C1_NO_COPY, SS_HONEST},
     {"C3 copy not synced", SS_C3_COPY_NOT_SYNCED, SS_HONEST},
     {"SYNC by who wrote nothing", SS_C_SYNC_ONLY, SS_HONEST},
+    {"I10 an answer without a check", SS_I10_NO_CHECK, SS_HONEST},
 };
 const int ss_n_flaws = (int)KC_ARRAY_LEN(ss_flaws);
 
@@ -238,5 +240,8 @@ bool ss_flaw_find(const struct ss_flaw *f, uint64_t seed)
                                             (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
     printf("  %-32s %s after %.1f s\n", f->name, found ? "found" : "NOT FOUND",
            ss_seconds() - start_s);
+    if (WIFSIGNALED(status) && !found) {
+        printf("    the process died (signal %d)\n", WTERMSIG(status));
+    }
     return found;
 }

@@ -72,7 +72,7 @@ const char *ss_step_name(enum ss_step s)
 
 static const uint32_t fits[SS_FAULTS] = {
     [SS_F_EIO] = ALL_REQUESTS & ~OP(CLOSE),
-    [SS_F_ESTALE] = ALL_REQUESTS & ~(OP(CLOSE) | OP(CREATE)),
+    [SS_F_ESTALE] = ALL_REQUESTS & ~OP(CLOSE),
     [SS_F_ENOSPC] = OP(CREATE) | OP(SYNC) | OP(LINK) | OP(MKDIR) | OP(RENAME) | OP(WRITE),
     [SS_F_WRITE_ERROR] = OP(SYNC) | OP(WRITE),
     [SS_F_LOST_REPLY] =
@@ -185,6 +185,9 @@ void ss_aims_draw(uint32_t faults, uint32_t steps)
         struct aim a = {.fault = (enum ss_fault)pick_bit(faults),
                         .step = (enum ss_step)pick_bit(steps),
                         .n = 1 + (uint32_t)ss_below(ss_chance(700) ? 3 : 20)};
+        if (a.fault == SS_F_NO_MEMORY) {
+            a.n = 1 + (uint32_t)ss_below(ss_chance(700) ? 1 : 10); /* allocations are few */
+        }
         if ((fits[a.fault] || a.fault == SS_F_NO_MEMORY) && !ss_excused(a.fault, a.step)) {
             T.aims[T.n_aims++] = a;
         }

@@ -6,7 +6,7 @@
 
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
-#include "ss_broker.h"
+#include "ss_coord.h"
 #include "ss_srv.h"
 #include "storage/ks_fsck.h"
 #include "storage/ks_scan.h"
@@ -143,6 +143,9 @@ static void audit(int id)
         }
         if (!ss_check_broken()) {
             ss_slot_read_all(s);
+        }
+        if (!ss_check_broken() && ss_slot_is_coord(s)) {
+            ss_coord_audit(s);
         }
     }
     ss_broker_down(&b);
@@ -294,7 +297,9 @@ static void choose(void)
     ss_shared.alert = ss_chance(600) ? 1000 : 20 + (uint32_t)ss_below(200);
     ss_shared.moves = moves ? 60 : 15;
     ss_shared.cancels = steps & SS_BIT(SS_S_CANCEL) ? 40 : 3;
-    ss_shared.deletions = steps & SS_BIT(SS_S_REMOVE) ? 5 : 0;
+    ss_shared.deletions = steps & SS_BIT(SS_S_REMOVE) ? 5 : steps & SS_BIT(SS_S_TOMBSTONE) ? 2 : 0;
+    ss_shared.coord = ss_chance(400);
+    ss_coord_begin();
     trouble = 1 + (uint32_t)ss_below(4);
     choose_rates();
 }

@@ -198,7 +198,7 @@ static bool deliver(struct ks_entry *entry)
     case KS_E_APPEND:
         ack_append(entry);
         break;
-    case KS_E_SEAL:
+    case KS_E_SEALED:
         after_seal(entry);
         return true;
     case KS_E_RECOVERED:
@@ -210,6 +210,7 @@ static bool deliver(struct ks_entry *entry)
     case KS_E_FLUSH:
         ks_ckpt_noted(entry->log, entry);
         break;
+    case KS_E_SEAL:
     case KS_E_CLOSE:
     case KS_E_RETRY:
         break;

@@ -63,12 +63,12 @@ void ks_commit_push(struct ks_engine *e, struct ks_entry *entry)
 static struct ks_entry *drain(struct ks_engine *e, bool wait, bool *stop)
 {
     pthread_mutex_lock(&e->q_lock);
-    while (wait && !e->q_head && !e->q_stop) {
+    while (wait && !e->q_head && (!e->q_stop || e->n_sealing)) {
         pthread_cond_wait(&e->q_more, &e->q_lock);
     }
     struct ks_entry *head = e->q_head;
     e->q_head = e->q_tail = NULL;
-    *stop = e->q_stop && !head;
+    *stop = e->q_stop && !head && !e->n_sealing;
     pthread_mutex_unlock(&e->q_lock);
     return head;
 }
@@ -80,7 +80,7 @@ static bool runnable(const struct ks_log *log)
         return false;
     }
     bool ends = log->c_head->kind == KS_E_SEAL || log->c_head->kind == KS_E_CLOSE;
-    return !(log->c_recovering && ends); /* the scan pool has the lower half: wait for it */
+    return !log->c_sealing && !(log->c_recovering && ends); /* a pool has the lower half: wait */
 }
 
 static void list_log(struct ks_log **logs, struct ks_log *log)
@@ -100,9 +100,13 @@ static void sort_in(struct ks_log **logs, struct ks_entry *list)
         struct ks_log *log = entry->log;
         list = entry->next;
         entry->next = NULL;
+        if (entry->kind == KS_E_SEALED) {
+            log->c_sealing = false;
+            log->e->n_sealing--;
+        }
         if (!log->c_head) {
             log->c_head = log->c_tail = entry;
-        } else if (entry->kind == KS_E_RECOVERED) {
+        } else if (entry->kind == KS_E_RECOVERED || entry->kind == KS_E_SEALED) {
             entry->next = log->c_head;
             log->c_head = entry;
         } else {
@@ -173,8 +177,8 @@ static void finish(struct ks_engine *e, struct ks_task *t)
 {
     struct ks_log *log = t->log;
     enum ks_entry_kind kind = t->taken->kind;
-    if (kind == KS_E_SEAL || kind == KS_E_CLOSE) {
-        bool sealed = kind == KS_E_SEAL && t->taken->rc == 0;
+    if (kind == KS_E_SEALED || kind == KS_E_CLOSE) {
+        bool sealed = kind == KS_E_SEALED && t->taken->rc == 0;
         log->c_failed = true;
         log->c_error = KS_K_NOT_LEADER;
         ks_engine_forget(e, log, sealed);
@@ -193,9 +197,53 @@ static void finish(struct ks_engine *e, struct ks_task *t)
     }
 }
 
+struct sealing {
+    struct rt_work work;
+    struct ks_entry *entry;
+};
+
+static void run_seal(struct rt_work *w)
+{
+    struct sealing *s = KC_CONTAINER_OF(w, struct sealing, work);
+    struct ks_entry *entry = s->entry;
+    ks_task_seal(entry->log, entry);
+    entry->kind = KS_E_SEALED;
+    ks_commit_push(entry->log->e, entry);
+    kc_free(s);
+}
+
+/* Seals go their own way: the acks of other logs must not wait for their two syncs, or every wave of
+ * a planned move would be felt by all that stays. Each comes back as KS_E_SEALED. */
+static void start_seals(struct ks_engine *e, struct ks_log **logs)
+{
+    for (struct ks_log **at = logs; *at;) {
+        struct ks_log *log = *at;
+        struct ks_entry *entry = log->c_head;
+        if (entry->kind != KS_E_SEAL) {
+            at = &log->c_next;
+            continue;
+        }
+        *at = log->c_next;
+        log->c_listed = false;
+        log->c_head = entry->next;
+        log->c_tail = log->c_head ? log->c_tail : NULL;
+        entry->next = NULL;
+        log->c_sealing = true;
+        e->n_sealing++;
+        struct sealing *s = kc_zalloc(sizeof(*s));
+        *s = (struct sealing){.work.fn = run_seal, .entry = entry};
+        rt_pool_post(e->sync, &s->work);
+        ks_log_unref(log); /* the entry has its own */
+    }
+}
+
 static void turn(struct ks_engine *e, struct ks_log **logs)
 {
     uint32_t n = 0;
+    start_seals(e, logs);
+    if (!*logs) {
+        return;
+    }
     for (struct ks_log *l = *logs; l; l = l->c_next) {
         n++;
     }

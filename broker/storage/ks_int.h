@@ -44,6 +44,7 @@ void ks_inc_unref(struct ks_inc *inc);
 enum ks_entry_kind {
     KS_E_APPEND,
     KS_E_SEAL,
+    KS_E_SEALED, /* the seal's job has ended: the same entry, again */
     KS_E_CLOSE,
     KS_E_TRIM,
     KS_E_FLUSH, /* flush.ms is over */
@@ -173,6 +174,7 @@ struct ks_log {
     bool c_listed;
     bool c_failed; /* no more writes under c_epoch */
     bool c_recovering; /* the scan pool has the lower half */
+    bool c_sealing; /* a job on the sync pool has it */
     int16_t c_error; /* when failed: what appends get */
     int32_t c_epoch;
     uint64_t c_next_k;
@@ -274,6 +276,7 @@ struct ks_engine {
     pthread_cond_t q_more;
     struct ks_entry *q_head, *q_tail;
     bool q_stop;
+    uint32_t n_sealing; /* commit thread: seals that have not come back */
 
     pthread_t watch_thread; /* once a second: fence check, retries, retention */
     pthread_mutex_t w_lock; /* guards w_stop */
@@ -372,6 +375,8 @@ struct ks_task {
 void ks_task_run(struct ks_task *t);
 /* After the check: what was issued is acked, or (fenced) is not. */
 void ks_task_settle(struct ks_task *t, bool fence_ok);
+/* Appends the SEAL of the log's own epoch; fills the entry. Sync pool. */
+void ks_task_seal(struct ks_log *log, struct ks_entry *entry);
 
 /* ks_cache.c: owner loop */
 /* Puts bytes that will be batches base..end - 1 into the newest chunk of the log; *ret_data is

@@ -436,6 +436,11 @@ static void recovered(struct ks_log *log, struct ks_entry *entry)
     }
 }
 
+void ks_task_seal(struct ks_log *log, struct ks_entry *entry)
+{
+    entry->rc = seal(log, entry);
+}
+
 void ks_task_run(struct ks_task *t)
 {
     struct ks_log *log = t->log;
@@ -446,9 +451,6 @@ void ks_task_run(struct ks_task *t)
     }
     take(t);
     switch (head->kind) {
-    case KS_E_SEAL:
-        head->rc = seal(log, head);
-        break;
     case KS_E_TRIM:
         if (!log->c_failed && !log->c_recovering && head->epoch == log->c_epoch) {
             head->rc = trim(log, head->trim, &head->file);
@@ -468,6 +470,8 @@ void ks_task_run(struct ks_task *t)
     case KS_E_RECOVERED:
         recovered(log, head);
         break;
+    case KS_E_SEAL: /* not in a turn: ks_task_seal */
+    case KS_E_SEALED:
     case KS_E_CLOSE:
     case KS_E_RETRY:
     case KS_E_APPEND:

@@ -19,7 +19,8 @@ struct ks_fsck_opts {
 
 struct ks_fsck_result {
     uint64_t topics, partitions, epochs, files, batches, bytes;
-    uint64_t deleted; /* topics with a tombstone that are not gone yet: nothing of them is checked */
+    uint64_t
+        deleted; /* topics with a tombstone that are not gone yet: nothing of them is checked */
     uint64_t open_epochs; /* a takeover would fence and seal them */
     uint64_t zombie_bytes; /* beyond seals */
     uint64_t leftovers; /* files no record names */

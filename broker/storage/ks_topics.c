@@ -23,12 +23,16 @@ enum { META_MAX = 256 * 1024, PID_BLOCK = 1000 };
 
 static int parse_meta(const char *text, size_t len, struct ks_topic_meta *ret)
 {
-    json_t *doc = json_loadb(text, len, 0, NULL);
+    json_error_t why;
+    json_t *doc = json_loadb(text, len, 0, &why);
+    if (!doc && json_error_code(&why) == json_error_out_of_memory) {
+        return -ENOMEM;
+    }
     const char *name = kc_json_str(doc, "name", "");
     int64_t partitions = kc_json_int(doc, "partitions", 0);
     json_t *configs = kc_json_at(doc, "configs");
     char *text_configs = configs ? kc_json_canonical(configs) : NULL;
-    int rc = KC_E_CORRUPT;
+    int rc = json_is_object(configs) && !text_configs ? -ENOMEM : KC_E_CORRUPT;
     if (*name && strlen(name) <= KP_NAME_MAX && partitions > 0 && partitions <= INT32_MAX &&
         json_is_object(configs) && text_configs && kc_json_int(doc, "format", 0) == 1) {
         memcpy(ret->name, name, strlen(name) + 1);
@@ -74,6 +78,17 @@ static char *meta_text(const struct ks_topic_meta *meta, struct kc_err *err)
     json_decref(doc);
     if (!text) {
         kc_fail(err, -EINVAL, "the name of a topic is not valid UTF-8");
+        return NULL;
+    }
+    /* Read back: what short memory spoilt must not stand on the volume, where it would hide every
+     * topic from the inventory. */
+    struct ks_topic_meta back = {0};
+    int rc = parse_meta(text, strlen(text), &back);
+    kc_free(back.configs_json);
+    if (rc || strcmp(back.name, meta->name) != 0 || back.partitions != meta->partitions) {
+        kc_fail(err, -ENOMEM, "%s", kc_strerror(-ENOMEM));
+        free(text);
+        return NULL;
     }
     return text;
 }

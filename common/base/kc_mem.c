@@ -8,6 +8,7 @@
 static _Atomic uint64_t fail_at;
 static _Atomic bool fail_forever;
 static _Atomic uint64_t try_count;
+static _Thread_local bool spared;
 
 static void *must(void *p)
 {
@@ -37,7 +38,7 @@ void *kc_realloc(void *ptr, size_t size)
 static bool should_fail(void)
 {
     uint64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
-    if (at == 0) {
+    if (at == 0 || spared) {
         return false;
     }
     uint64_t n = atomic_fetch_add_explicit(&try_count, 1, memory_order_relaxed) + 1;
@@ -89,4 +90,9 @@ void kc_mem_fail_nth(uint64_t n, bool forever)
 uint64_t kc_mem_try_count(void)
 {
     return atomic_load(&try_count);
+}
+
+void kc_mem_spare(bool on)
+{
+    spared = on;
 }

@@ -22,5 +22,7 @@ char *kc_strndup(const char *s, size_t len); /* copies len bytes and terminates 
  * Test hook; process-wide. */
 void kc_mem_fail_nth(uint64_t n, bool forever);
 uint64_t kc_mem_try_count(void);
+/* The calling thread's allocations neither fail nor count until it is turned off: a test's own. */
+void kc_mem_spare(bool on);
 
 #endif

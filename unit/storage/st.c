@@ -226,8 +226,9 @@ struct kc_slice st_make(const struct st_batch *s)
     ks_put16(raw + 51, (uint16_t)(s->pid ? s->epoch : -1));
     ks_put32(raw + 53, (uint32_t)(s->pid ? s->seq : -1));
     ks_put32(raw + 57, (uint32_t)count);
+    kc_mem_spare(true); /* an injected failure is meant for the log */
     struct kc_buf *buf = kc_buf_new(len);
-    buf = buf ? buf : kc_buf_new(len); /* an injected failure is meant for the log */
+    kc_mem_spare(false);
     memcpy(buf->data, raw, len);
     free(raw);
     struct kc_slice out = {.buf = buf, .ptr = buf->data, .len = len};

@@ -8,6 +8,7 @@
 #include <sched.h>
 
 #include "groups/kg_groups.h"
+#include "handlers/kb_kafka_config.h"
 
 static struct ki_image *latch(struct kb_app *app)
 {
@@ -117,6 +118,11 @@ void kb_set_image(struct kb_app *app, struct ki_image *im)
     struct ki_image *old = latch(app);
     unlatch(app, im);
     ki_image_unref(old);
+    if (im && app->engine) {
+        struct ks_cleaner_config cleaner;
+        kb_cleaner_config(app, im, &cleaner);
+        ks_engine_cleaner(app->engine, &cleaner);
+    }
     if (im && app->groups) {
         kg_groups_image(app->groups, im);
     }

@@ -208,6 +208,20 @@ int64_t kb_topic_i64(const struct kb_app *app, const struct ki_image *im,
     return number(app, im, topic, KB_TOPIC_CONFIG, name);
 }
 
+static double decimal(const struct kb_app *app, const struct ki_image *im,
+                      const struct ki_topic *topic, enum kb_config_scope scope, const char *name)
+{
+    const struct kb_kafka_config *def = kb_kafka_config_find(scope, kc_str_of(name));
+    KC_ASSERT(def);
+    struct kb_config_value v;
+    double d;
+    if (kb_config_lookup(app, im, topic, def, 0, &v) &&
+        kc_parse_double(kc_str_of(v.value), &d) == 0) {
+        return d;
+    }
+    return strtod(def->dflt, NULL);
+}
+
 static bool topic_has(const struct kb_app *app, const struct ki_image *im,
                       const struct ki_topic *topic, const char *name, const char *word)
 {
@@ -230,6 +244,10 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
         .compact = topic_has(app, im, topic, "cleanup.policy", "compact"),
         .compact_only = topic_has(app, im, topic, "cleanup.policy", "compact") &&
                         !topic_has(app, im, topic, "cleanup.policy", "delete"),
+        .min_dirty_ratio = decimal(app, im, topic, KB_TOPIC_CONFIG, "min.cleanable.dirty.ratio"),
+        .min_compaction_lag_ms = kb_topic_i64(app, im, topic, "min.compaction.lag.ms"),
+        .max_compaction_lag_ms = kb_topic_i64(app, im, topic, "max.compaction.lag.ms"),
+        .delete_retention_ms = kb_topic_i64(app, im, topic, "delete.retention.ms"),
         .timestamp_before_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.before.max.ms"),
         .timestamp_after_max_ms = kb_topic_i64(app, im, topic, "message.timestamp.after.max.ms"),
         .flush_messages = kb_topic_i64(app, im, topic, "flush.messages"),
@@ -240,4 +258,16 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
     if (ret->flush_ms == 0) {
         ret->flush_messages = 1; /* no record may wait for its sync */
     }
+}
+
+void kb_cleaner_config(const struct kb_app *app, const struct ki_image *im,
+                       struct ks_cleaner_config *ret)
+{
+    double rate = decimal(app, im, NULL, KB_BROKER_CONFIG, "log.cleaner.io.max.bytes.per.second");
+    *ret = (struct ks_cleaner_config){
+        .enabled = kb_broker_bool(app, im, "log.cleaner.enable"),
+        .backoff_ms = kb_broker_i64(app, im, "log.cleaner.backoff.ms"),
+        .dedupe_bytes = kb_broker_i64(app, im, "log.cleaner.dedupe.buffer.size"),
+        .io_bytes_per_s = rate < (double)INT64_MAX ? KC_MAX((int64_t)rate, (int64_t)1) : 0,
+    };
 }

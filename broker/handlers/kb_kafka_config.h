@@ -65,5 +65,8 @@ int64_t kb_topic_i64(const struct kb_app *app, const struct ki_image *im,
 /* All that the log of a partition needs to know. */
 void kb_log_config(const struct kb_app *app, const struct ki_image *im,
                    const struct ki_topic *topic, struct ks_log_config *ret);
+/* The configs of the log cleaner, with the image's cluster configs. */
+void kb_cleaner_config(const struct kb_app *app, const struct ki_image *im,
+                       struct ks_cleaner_config *ret);
 
 #endif

@@ -36,6 +36,7 @@ void ks_log_stop(struct ks_log *log)
     log->gone = true;
     log->state = KS_STOPPED;
     ks_log_ref(log);
+    ks_clean_cancel(log);
     ks_fail_appends(log, KS_K_NOT_LEADER);
     ks_deletes_fail(log, KS_K_NOT_LEADER);
     ks_reads_cancel(log, KS_K_NOT_LEADER);
@@ -180,6 +181,7 @@ static void after_recovery(struct ks_entry *entry)
         return;
     }
     log->state = KS_SUSPENDED; /* nothing comes in from within the callbacks */
+    ks_clean_cancel(log);
     ks_fail_appends(log, KS_K_STORAGE_ERROR);
     ks_deletes_fail(log, KS_K_STORAGE_ERROR);
     ks_cache_drop(log); /* what was just refused must not be read at the offsets it had */
@@ -209,6 +211,9 @@ static bool deliver(struct ks_entry *entry)
         break;
     case KS_E_FLUSH:
         ks_ckpt_noted(entry->log, entry);
+        break;
+    case KS_E_COMPACT:
+        ks_clean_after(entry);
         break;
     case KS_E_SEAL:
     case KS_E_CLOSE:

@@ -1,7 +1,9 @@
 /* Appending: validation and offsets on the owner's loop; the bytes go to the commit thread. */
-#include "storage/ks_int.h"
+#include <errno.h>
 
 #include "base/kc_mem.h"
+#include "storage/ks_clean_batch.h"
+#include "storage/ks_int.h"
 
 /* log_start: told of what the log refuses, not of what never came to it, as Kafka does. */
 static void answer(const struct ks_append_args *args, int16_t error, const char *message,
@@ -43,6 +45,21 @@ struct checked {
     struct ks_verdict verdict;
 };
 
+/* A compacted topic takes no record without a key (Kafka's LogValidator): a compressed batch is opened
+ * for that, within the bounds of ks_clean_codec.h. For other topics none is. */
+static struct ks_verdict check_keys(const uint8_t *p, const struct ks_batch *b,
+                                    struct ks_verdict fine)
+{
+    int rc = ks_clean_keyed(p, b);
+    if (rc == 1) {
+        return fine;
+    }
+    return (struct ks_verdict){.error = rc == -ENOMEM ? KS_K_STORAGE_ERROR : KS_K_INVALID_RECORD,
+                               .message =
+                                   rc == 0 ? "records of a compacted topic need a key"
+                                           : "compressed records of a compacted topic do not open"};
+}
+
 /* Judges every batch of the slice; nothing is changed yet. */
 static struct checked check(struct ks_log *log, const struct ks_append_args *args)
 {
@@ -60,6 +77,10 @@ static struct checked check(struct ks_log *log, const struct ks_append_args *arg
     size_t left = args->batches.len;
     do {
         c.verdict = ks_batch_judge(p, left, &rules, args->now_wall_ms, &c.last);
+        if (!c.verdict.error && rules.compact && rules.from_client &&
+            (c.last.attrs & KS_ATTR_CODEC)) {
+            c.verdict = check_keys(p, &c.last, c.verdict);
+        }
         if (!c.verdict.error) {
             c.refusal = ks_prods_check(&log->st.prods, &c.last, &c.original);
         }

@@ -107,18 +107,43 @@ int ks_records_next(struct ks_record_iter *it, struct ks_record *ret)
         return -1;
     }
     const uint8_t *next = it->p + len;
-    const uint8_t *p = it->p + 1; /* attributes of a record: unused */
+    const uint8_t *p = it->p + 1;
+    uint8_t attrs = *it->p;
     if (!varint(&p, next, &ts_delta) || !varint(&p, next, &offset_delta) || offset_delta < 0 ||
-        offset_delta > INT32_MAX || !varint(&p, next, &key_len)) {
+        offset_delta > INT32_MAX) {
+        return -1;
+    }
+    const uint8_t *rest = p;
+    if (!varint(&p, next, &key_len)) {
         return -1;
     }
     *ret = (struct ks_record){
         .offset_delta = offset_delta,
         .timestamp = (int64_t)((uint64_t)it->base_ts + (uint64_t)ts_delta),
         .keyed = key_len >= 0,
+        .rest = rest,
+        .rest_len = (size_t)(next - rest),
+        .attrs = attrs,
     };
     it->p = next;
     return 1;
+}
+
+bool ks_record_kv(const struct ks_record *r, struct ks_record_kv *ret)
+{
+    const uint8_t *p = r->rest, *end = r->rest + r->rest_len;
+    int64_t key_len, value_len;
+    if (!varint(&p, end, &key_len) || key_len < -1 || key_len > end - p) {
+        return false;
+    }
+    const uint8_t *key = key_len < 0 ? NULL : p;
+    p += KC_MAX(key_len, (int64_t)0);
+    if (!varint(&p, end, &value_len) || value_len < -1 || value_len > end - p) {
+        return false;
+    }
+    *ret = (struct ks_record_kv){
+        .key = key, .key_len = key_len, .value = value_len < 0 ? NULL : p, .value_len = value_len};
+    return true;
 }
 
 static struct ks_verdict bad(int16_t error, const char *message)

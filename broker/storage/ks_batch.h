@@ -17,7 +17,8 @@ enum {
     KS_ATTR_CODEC = 0x07,
     KS_ATTR_APPEND_TIME = 0x08,
     KS_ATTR_TRANSACTIONAL = 0x10,
-    KS_ATTR_CONTROL = 0x20
+    KS_ATTR_CONTROL = 0x20,
+    KS_ATTR_HORIZON = 0x40 /* the base timestamp is a delete horizon (KIP-534) */
 };
 
 struct ks_batch {
@@ -59,6 +60,15 @@ struct ks_record {
     int64_t offset_delta;
     int64_t timestamp;
     bool keyed;
+    const uint8_t *rest; /* key, value and headers, as they stand */
+    size_t rest_len;
+    uint8_t attrs;
+};
+struct ks_record_kv {
+    const uint8_t *key; /* NULL without one */
+    int64_t key_len; /* -1 = none */
+    const uint8_t *value; /* NULL without one: a tombstone */
+    int64_t value_len; /* -1 = none */
 };
 struct ks_record_iter {
     const uint8_t *p, *end;
@@ -69,6 +79,8 @@ struct ks_record_iter {
 void ks_records_begin(struct ks_record_iter *it, const uint8_t *p, const struct ks_batch *b);
 /* 1 = *ret filled, 0 = end, exactly at the last byte; -1 = malformed. */
 int ks_records_next(struct ks_record_iter *it, struct ks_record *ret);
+/* Key and value of a record; false: malformed. */
+bool ks_record_kv(const struct ks_record *r, struct ks_record_kv *ret);
 
 /* What a topic demands of a client's batch. */
 struct ks_rules {

@@ -89,16 +89,33 @@ static void quarantine(struct ks_build *b, const struct ks_chain_file *f)
     b->damaged++;
 }
 
-/* A segment for a file that is read from its start. */
-static int add_seg(struct ks_build *b, const struct ks_chain_file *f)
+/* The epochs that a file holds batches of, or did before it was compacted. */
+static int add_epochs(struct ks_build *b, const struct ks_chain *c, const struct ks_chain_file *f)
 {
-    struct ks_file *file = ks_file_new(b->fs, b->fds, &b->topic, b->partition, f->id, -1);
-    int rc = file ? ks_state_add_epoch(&b->st, f->epoch, f->base) : -ENOMEM;
-    rc = rc ? rc : ks_state_add_seg(&b->st, file, f->base, f->epoch);
-    if (rc) {
-        ks_file_unref(file);
+    int rc = 0;
+    for (int32_t n = f->epoch; !rc && n <= f->last_epoch; n++) {
+        const struct ks_epoch *e = &c->epochs[n];
+        if (n == f->epoch || !e->sealed || e->end > e->base) {
+            rc = ks_state_add_epoch(&b->st, n, KC_MAX(e->base, f->base));
+        }
     }
     return rc;
+}
+
+/* A segment for a file that is read from its start. */
+static int add_seg(struct ks_build *b, const struct ks_chain *c, const struct ks_chain_file *f)
+{
+    struct ks_file *file = ks_file_new(b->fs, b->fds, &b->topic, b->partition, f->id, -1);
+    int rc = file ? add_epochs(b, c, f) : -ENOMEM;
+    rc = rc ? rc : ks_state_add_seg(&b->st, file, f->base, f->last_epoch);
+    if (rc) {
+        ks_file_unref(file);
+        return rc;
+    }
+    struct ks_seg *s = &b->st.segs[b->st.n_segs - 1];
+    s->compacted = f->compacted;
+    s->first_epoch = f->epoch;
+    return 0;
 }
 
 /* Walks the last segment's file from pos and next on, through a descriptor of its own: only a fresh
@@ -130,9 +147,10 @@ static bool hinted(const struct ks_build *b, const struct ks_chain_file *f)
 }
 
 /* Begins the segment of a file, where the snapshot left off if it stands in it. */
-static int begin_file(struct ks_build *b, const struct ks_chain_file *f, struct ks_scan *s)
+static int begin_file(struct ks_build *b, const struct ks_chain *c, const struct ks_chain_file *f,
+                      struct ks_scan *s)
 {
-    int rc = add_seg(b, f);
+    int rc = add_seg(b, c, f);
     if (rc || !hinted(b, f)) {
         return rc;
     }
@@ -140,6 +158,7 @@ static int begin_file(struct ks_build *b, const struct ks_chain_file *f, struct 
     struct ks_file *file = to->file;
     *to = b->hint->seg;
     to->file = file;
+    to->first_epoch = f->epoch;
     b->hint->seg.marks = NULL; /* they moved */
     b->hint->seg.n_marks = b->hint->seg.marks_room = 0;
     b->st.end = to->end;
@@ -150,9 +169,9 @@ static int begin_file(struct ks_build *b, const struct ks_chain_file *f, struct 
 }
 
 /* All of it is before the snapshot: it is not read. */
-static int skip_file(struct ks_build *b, const struct ks_chain_file *f)
+static int skip_file(struct ks_build *b, const struct ks_chain *c, const struct ks_chain_file *f)
 {
-    int rc = add_seg(b, f);
+    int rc = add_seg(b, c, f);
     if (rc) {
         return rc;
     }
@@ -169,10 +188,12 @@ static int skip_file(struct ks_build *b, const struct ks_chain_file *f)
     return 0;
 }
 
-static int read_file(struct ks_build *b, const struct ks_chain_file *f)
+static int read_file(struct ks_build *b, const struct ks_chain *c, const struct ks_chain_file *f)
 {
     uint64_t size = 0;
-    struct ks_scan s = {.epoch = f->epoch,
+    struct ks_scan s = {.epoch = f->last_epoch,
+                        .gaps = f->compacted,
+                        .first_epoch = f->epoch,
                         .limit = f->len,
                         .end = f->end,
                         .pos = b->peek_pos,
@@ -182,10 +203,10 @@ static int read_file(struct ks_build *b, const struct ks_chain_file *f)
         return RESTART; /* the seal is below what we saw */
     }
     if (!peeked && f->end <= b->hint_end && !hinted(b, f)) {
-        return skip_file(b, f);
+        return skip_file(b, c, f);
     }
     b->peek_pos = 0;
-    int rc = peeked ? 0 : begin_file(b, f, &s);
+    int rc = peeked ? 0 : begin_file(b, c, f, &s);
     bool trusted = peeked || s.pos > 0;
     rc = rc ? rc : walk(b, &s, &size);
     if (rc) {
@@ -256,9 +277,12 @@ static void look_for_hint(struct ks_build *b, const struct ks_chain *c)
 
 int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *err)
 {
-    if (b->file > 0 && c->files[b->file - 1].end != b->last_end) {
-        restart(b); /* an epoch was sealed below a ROLL that was read already */
+    bool resealed = b->file > 0 && c->files[b->file - 1].end != b->last_end;
+    if (resealed || c->compactions != b->compactions) {
+        restart(
+            b); /* an epoch was sealed below a ROLL that was read already; files were compacted */
     }
+    b->compactions = c->compactions;
     while (b->file < c->n_files) {
         if (!b->hints_read) {
             look_for_hint(b, c);
@@ -274,7 +298,7 @@ int ks_build_run(struct ks_build *b, const struct ks_chain *c, struct kc_err *er
             b->file++;
             continue;
         }
-        int rc = f->dropped ? RESTART : read_file(b, f);
+        int rc = f->dropped ? RESTART : read_file(b, c, f);
         if (rc == 0) {
             b->last_end = f->end;
             b->file++;
@@ -307,7 +331,7 @@ void ks_build_peek(struct ks_build *b, const struct ks_chain *c)
                         .pos = b->peek_pos,
                         .next = b->peek_pos ? b->peek_next : f->base};
     uint64_t size;
-    if (!b->peek_pos && begin_file(b, f, &s)) {
+    if (!b->peek_pos && begin_file(b, c, f, &s)) {
         return;
     }
     int rc = walk(b, &s, &size);

@@ -16,6 +16,7 @@ void ks_chain_fini(struct ks_chain *c)
 {
     kc_free(c->epochs);
     kc_free(c->files);
+    kc_free(c->gone);
     ks_chain_init(c);
 }
 
@@ -93,8 +94,8 @@ static int add_file(struct ks_chain *c, struct ks_file_id id, int32_t epoch, int
 {
     int rc = reserve_file(c);
     if (!rc) {
-        c->files[c->n_files++] =
-            (struct ks_chain_file){.id = id, .base = base, .end = -1, .epoch = epoch};
+        c->files[c->n_files++] = (struct ks_chain_file){
+            .id = id, .base = base, .end = -1, .epoch = epoch, .last_epoch = epoch};
     }
     return rc;
 }
@@ -209,7 +210,8 @@ static bool seal_files(struct ks_chain *c, struct ks_epoch *e, const struct ks_r
                                      .end = r->seal.end,
                                      .len = r->seal.copy.len,
                                      .crc = r->seal.copy.crc,
-                                     .epoch = e->epoch};
+                                     .epoch = e->epoch,
+                                     .last_epoch = e->epoch};
         insert_file(c, at + 1, &copy);
     }
     return true;
@@ -239,10 +241,21 @@ static int apply_seal(struct ks_chain *c, const struct ks_rec *r, struct kc_err 
     return 0;
 }
 
+int ks_chain_gone(struct ks_chain *c, struct ks_file_id id)
+{
+    void *gone = c->gone;
+    int rc = grow(&gone, &c->gone_room, c->n_gone, sizeof(*c->gone));
+    c->gone = gone;
+    if (!rc) {
+        c->gone[c->n_gone++] = id;
+    }
+    return rc;
+}
+
 static void drop_file(struct ks_chain *c, struct ks_file_id id)
 {
     for (uint32_t i = 0; i < c->n_files; i++) {
-        if (ks_file_eq(c->files[i].id, id)) {
+        if (ks_file_eq(c->files[i].id, id) && !c->files[i].replaced) {
             c->files[i].dropped = true;
         }
     }
@@ -256,11 +269,13 @@ static int apply_drop(struct ks_chain *c, const struct ks_rec *r, struct kc_err 
                        (unsigned long long)r->k, ks_rec_type_name(r->type), r->epoch);
     }
     if (r->type == KS_COMPACT) {
-        return kc_fail(err, KC_E_UNSUPPORTED,
-                       "ctl.%llu: compacted files need a newer version of kaas",
-                       (unsigned long long)r->k);
+        return ks_chain_compact(c, r, err);
     }
     for (uint16_t i = 0; i < r->drop.n_old; i++) {
+        int rc = ks_chain_gone(c, r->drop.old[i]);
+        if (rc) {
+            return kc_fail(err, rc, "chain: %s", kc_strerror(rc));
+        }
         drop_file(c, r->drop.old[i]);
     }
     c->log_start = KC_MAX(c->log_start, r->drop.start);

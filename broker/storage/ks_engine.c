@@ -292,6 +292,7 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
     e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
     e->hint = rt_pool_new("ks-hint", HINT_THREADS);
+    e->clean = rt_pool_new("ks-clean", 1);
     int rc = ks_commit_start(e);
     if (rc) {
         return rc;
@@ -333,6 +334,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     kc_map_init(&e->orphans);
     kc_map_init(&e->condemned);
     kc_map_init(&e->zombies);
+    ks_cleaner_init(e);
     int rc = make_dirs(&e->fs, &why);
     rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
     rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
@@ -344,6 +346,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
         rt_pool_free(e->sync);
         rt_pool_free(e->recover);
         rt_pool_free(e->hint);
+        rt_pool_free(e->clean);
     }
     if (rc) {
         ks_engine_unref(e);
@@ -376,6 +379,7 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->condemned, NULL);
     kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
+    ks_cleaner_fini(e);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);
     pthread_cond_destroy(&e->log_gone);
@@ -393,9 +397,11 @@ void ks_engine_close(struct ks_engine *e)
     rt_pool_free(e->warm);
     rt_pool_free(e->scan); /* its jobs wake the watch thread */
     ks_watch_stop(e);
+    ks_cleaner_stop(e);
     pthread_mutex_lock(&e->p_lock);
-    e->recover_gone = true;
+    e->recover_gone = e->clean_gone = true;
     pthread_mutex_unlock(&e->p_lock);
+    rt_pool_free(e->clean);
     rt_pool_free(e->recover); /* ends; what it pushes is still dealt with */
     ks_commit_stop(e);
     rt_pool_free(e->sync);
@@ -447,5 +453,10 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .checkpoints = atomic_load(&e->m_ckpts),
         .open_read_bytes = atomic_load(&e->m_open_read),
         .open_read_max = atomic_load(&e->m_open_read_max),
+        .cleanings = atomic_load(&e->m_cleanings),
+        .clean_read_bytes = atomic_load(&e->m_clean_read),
+        .clean_written_bytes = atomic_load(&e->m_clean_written),
+        .clean_errors = atomic_load(&e->m_clean_errors),
+        .uncleanable = (uint64_t)KC_MAX(atomic_load(&e->m_uncleanable), (int64_t)0),
     };
 }

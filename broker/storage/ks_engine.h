@@ -59,8 +59,27 @@ struct ks_metrics {
         cache_misses, open_logs, errors;
     uint64_t checkpoints; /* snapshots and indexes written */
     uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
+    uint64_t cleanings, clean_read_bytes, clean_written_bytes, clean_errors, uncleanable;
 };
 void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret); /* [any] */
+
+/* ---- log compaction ---- */
+
+struct ks_cleaner_config { /* log.cleaner.* of Kafka */
+    bool enabled;
+    int64_t backoff_ms; /* between looks while there is nothing to clean */
+    int64_t dedupe_bytes; /* of memory for the newest offsets of keys; 0 = default */
+    int64_t io_bytes_per_s; /* read and written; 0 = no bound */
+};
+/* In force from the next round on; before it is called: the defaults. [any] */
+void ks_engine_cleaner(struct ks_engine *e, const struct ks_cleaner_config *cfg);
+/* Looks now for a log to clean, as it else does by itself after backoff_ms: topics with
+ * cleanup.policy=compact whose dirty part is large or old enough (ks_clean_pick.h). The cleaning
+ * itself runs on a thread of its own, one log at a time, until nothing is due. False: at it already.
+ * For tests and the simulation. [any] */
+bool ks_clean_now(struct ks_engine *e);
+/* Neither a round nor a cleaning is under way. [any] */
+bool ks_clean_idle(struct ks_engine *e);
 
 /* ---- topics on the volume ---- */
 
@@ -105,6 +124,8 @@ struct ks_log_config { /* topic configs that touch the log; see ks_log_configure
     bool log_append_time;
     bool compact;
     bool compact_only; /* cleanup.policy has no "delete": no retention, no DeleteRecords */
+    double min_dirty_ratio; /* min.cleanable.dirty.ratio */
+    int64_t min_compaction_lag_ms, max_compaction_lag_ms, delete_retention_ms;
     int64_t timestamp_before_max_ms, timestamp_after_max_ms;
     int64_t flush_messages; /* records; 1 = sync before ack (default) */
     int64_t flush_ms; /* where flush_messages is more: longest time without a sync; 0 = no limit */

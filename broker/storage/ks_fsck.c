@@ -69,7 +69,9 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
         return;
     }
     struct ks_scan s = {.fd = fd,
-                        .epoch = cf->epoch,
+                        .epoch = cf->last_epoch,
+                        .gaps = cf->compacted,
+                        .first_epoch = cf->epoch,
                         .limit = cf->len,
                         .end = cf->end,
                         .crc = true,

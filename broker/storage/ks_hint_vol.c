@@ -64,6 +64,18 @@ static bool ends_there(struct ks_fs *fs, int fd, const struct ks_seg *s)
            s->last_pos + b.size == s->len && ks_batch_last(&b) + 1 == s->end;
 }
 
+/* A COMPACT replaced the file: its batches before the snapshot, or what is left of them, are elsewhere,
+ * and the producers at that offset are what they were. */
+static bool was_replaced(const struct ks_chain *c, struct ks_file_id id)
+{
+    for (uint32_t i = 0; i < c->n_gone; i++) {
+        if (ks_file_eq(c->gone[i], id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool ks_snap_fits(struct ks_fs *fs, const struct ks_hint *h, const struct ks_chain *c)
 {
     const struct ks_seg *s = &h->seg;
@@ -73,8 +85,12 @@ bool ks_snap_fits(struct ks_fs *fs, const struct ks_hint *h, const struct ks_cha
     }
     const struct ks_chain_file *f = NULL;
     for (uint32_t i = 0; i < c->n_files && !f; i++) {
-        f = ks_file_eq(c->files[i].id, h->file) && c->files[i].epoch == s->epoch ? &c->files[i]
-                                                                                 : NULL;
+        const struct ks_chain_file *at = &c->files[i];
+        bool same = ks_file_eq(at->id, h->file) && at->epoch == s->epoch && !at->replaced;
+        f = same ? at : NULL;
+    }
+    if (!f && was_replaced(c, h->file)) {
+        return e->base >= 0 && s->base >= e->base && (!e->sealed || s->end <= e->end);
     }
     if (!f || f->base != s->base || (f->end >= 0 && f->len + f->rescued < s->len) ||
         (e->sealed && e->end < s->end)) {

@@ -20,7 +20,7 @@ static void begin(struct ks_seg *s, const struct ks_seg *of)
     s->marks = NULL;
     s->n_marks = s->marks_room = 0;
     s->gap = KS_MARK_GAP;
-    s->max_ts = s->max_ts_base = -1;
+    s->first_ts = s->max_ts = s->max_ts_base = -1;
     s->damaged_from = INT64_MAX;
 }
 
@@ -30,6 +30,8 @@ static int rebuild(struct ks_read_req *r)
     begin(&made, &r->index);
     struct ks_scan s = {.fd = ks_file_fd(r->file),
                         .epoch = r->index.epoch,
+                        .gaps = r->compacted,
+                        .first_epoch = r->first_epoch,
                         .limit = r->index.len,
                         .end = r->index.end,
                         .next = r->index.base};
@@ -100,6 +102,7 @@ void ks_index_install(struct ks_read_req *r)
     s->marks_room = got->marks_room;
     got->marks = NULL;
     s->gap = got->gap;
+    s->first_ts = got->first_ts > 0 ? got->first_ts : s->first_ts;
     s->max_ts = got->max_ts;
     s->max_ts_base = got->max_ts_base;
     s->damaged_from = KC_MIN(s->damaged_from, got->damaged_from);

@@ -19,6 +19,7 @@
 #include "base/kc_map.h"
 #include "rt/rt_pool.h"
 #include "storage/ks_ckpt.h"
+#include "storage/ks_clean_pick.h"
 #include "storage/ks_engine.h"
 #include "storage/ks_state.h"
 #include "storage/ks_vol.h"
@@ -48,6 +49,7 @@ enum ks_entry_kind {
     KS_E_CLOSE,
     KS_E_TRIM,
     KS_E_FLUSH, /* flush.ms is over */
+    KS_E_COMPACT,
     KS_E_RECOVERED, /* a recovery ended: success or not */
     KS_E_RETRY /* time for another recovery */
 };
@@ -82,6 +84,8 @@ struct ks_entry {
     uint8_t *record;
     /* KS_E_TRIM */
     struct ks_trim *trim;
+    /* KS_E_COMPACT */
+    struct ks_clean_job *cleaning; /* its swap; comes back with the entry */
     /* KS_E_RECOVERED */
     struct ks_takeover *takeover;
 };
@@ -152,6 +156,15 @@ struct ks_log {
     bool closed; /* ks_log_close or ks_log_seal was called: no callback may come any more */
     bool gone; /* stopped for good, the watcher knows */
     bool trimming; /* a TRIM is under way */
+    bool compacting; /* a COMPACT is under way */
+    struct ks_clean_job *clean_job; /* the cleaner is at this log */
+    int64_t clean; /* no key has two records before this offset */
+    int64_t
+        clean_after_ms; /* monotonic: the cleaner stays away until then; INT64_MAX = it gave up */
+    struct ks_file_id *sweep; /* files that the chain dropped and that may still be there */
+    uint32_t n_sweep;
+    bool in_doubt; /* the outcome of a COMPACT that names `doubt` is unknown (ADR 12) */
+    struct ks_file_id doubt;
     struct ks_delete *deletes; /* of that TRIM, then */
     struct ks_delete *more_deletes; /* those that came after it had started */
     int32_t epoch;
@@ -245,6 +258,19 @@ struct ks_graves {
     struct ks_ids ids;
 };
 
+/* Rounds of the cleaner (ks_clean.c). */
+struct ks_cleaner {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t more; /* signalled when the cleaner is to stop */
+    struct ks_cleaner_config cfg;
+    bool busy; /* a round, or a cleaning that it chose, is under way */
+    int32_t shards_left; /* that have not said what they have */
+    struct ks_log *best; /* referenced */
+    struct ks_clean_need need;
+    int64_t next_round_ms; /* monotonic */
+    _Atomic bool stop;
+};
+
 struct ks_engine {
     _Atomic uint32_t refs; /* the opener's and one a log */
     struct ks_fs fs;
@@ -254,7 +280,8 @@ struct ks_engine {
     void *ctx;
     int32_t broker_id;
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
-    struct rt_pool *scan, *warm, *read, *sync, *recover, *hint;
+    struct rt_pool *scan, *warm, *read, *sync, *recover, *hint, *clean;
+    struct ks_cleaner cleaner;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;
@@ -269,7 +296,7 @@ struct ks_engine {
     struct ks_graves graves;
 
     pthread_mutex_t p_lock; /* guards what follows */
-    bool pools_gone, recover_gone, hint_gone;
+    bool pools_gone, recover_gone, hint_gone, clean_gone;
 
     pthread_t commit_thread;
     pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
@@ -293,6 +320,8 @@ struct ks_engine {
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
         m_errors, m_ckpts, m_open_read, m_open_read_max;
+    _Atomic uint64_t m_cleanings, m_clean_read, m_clean_written, m_clean_errors;
+    _Atomic int64_t m_uncleanable; /* partitions that the cleaner gave up */
 };
 
 struct ks_key {
@@ -343,7 +372,21 @@ void ks_retention_post(struct ks_engine *e);
 struct ks_trim *ks_trim_new(const struct ks_log *log, int64_t start, bool all);
 void ks_trim_start(struct ks_log *log, struct ks_trim *tr); /* takes tr */
 void ks_trim_done(struct ks_entry *entry); /* the commit thread is through with it */
+/* One TRIM for all requests that wait, unless a record that names files is under way. */
+void ks_deletes_start(struct ks_log *log);
 void ks_deletes_fail(struct ks_log *log, int16_t error);
+
+/* ks_clean.c */
+void ks_cleaner_init(struct ks_engine *e);
+void ks_cleaner_fini(struct ks_engine *e);
+void ks_cleaner_stop(struct ks_engine *e); /* interrupts a cleaning */
+void ks_cleaner_tick(struct ks_engine *e); /* watch thread: time for a round? */
+/* The log was opened, or recovered, with this chain: takes its list of files to remove. */
+void ks_clean_opened(struct ks_log *log, struct ks_chain *c);
+/* A log that the cleaner gave up is tried again, or goes. */
+void ks_clean_forgive(struct ks_log *log);
+void ks_clean_cancel(struct ks_log *log); /* owner loop: what is under way is given up */
+void ks_clean_after(struct ks_entry *entry); /* owner loop: the COMPACT's outcome */
 
 /* ks_commit.c */
 int ks_commit_start(struct ks_engine *e);

@@ -19,6 +19,8 @@ void ks_log_unref(struct ks_log *log)
         ks_state_fini(&log->st);
         ks_ckpt_fini(&log->ckpt);
         ks_file_unref(log->c_file);
+        ks_clean_forgive(log);
+        kc_free(log->sweep);
         ks_inc_unref(log->inc);
         struct ks_engine *e = log->e;
         kc_free(log);
@@ -97,6 +99,7 @@ int ks_log_install_upper(struct ks_log *log, struct ks_takeover *t)
     ks_state_init(st);
     log->epoch = t->epoch;
     log->end = log->st.end;
+    ks_clean_opened(log, &t->chain);
     log->state = KS_OPEN;
     ks_ckpt_opened(log, &t->build);
     ks_index_recount(log);
@@ -185,6 +188,9 @@ int32_t ks_log_start_epoch(const struct ks_log *log)
 
 void ks_log_configure(struct ks_log *log, const struct ks_log_config *cfg)
 {
+    if (cfg->compact != log->cfg.compact) {
+        ks_clean_forgive(log); /* switched off and on: the cleaner tries again */
+    }
     set_config(log, cfg);
 }
 
@@ -285,6 +291,7 @@ static void let_go(struct ks_log *log, int16_t error)
 {
     log->closed = true;
     log->watch = NULL;
+    ks_clean_cancel(log);
     ks_fail_appends(log, error);
     ks_deletes_fail(log, error);
     ks_reads_cancel(log, error);
@@ -316,6 +323,7 @@ void ks_log_seal(struct ks_log *log, struct rt_loop *loop, ks_seal_done done, vo
     entry->seal_loop = loop;
     entry->seal_done = done;
     entry->ctx = ctx;
+    ks_clean_cancel(log);
     log->state = KS_STOPPED; /* queued appends are acked before the seal and answered */
     atomic_store(&log->leaving, true);
     ks_commit_push(log->e, entry);

@@ -14,7 +14,8 @@
 static bool stop_here(const struct ks_read_req *r, const struct ks_batch *b)
 {
     int64_t want = r->ts == KS_TS_MAX ? r->max_ts : r->ts;
-    return b->max_ts >= want && ks_batch_last(b) >= r->floor && !(b->attrs & KS_ATTR_CONTROL);
+    return b->count > 0 && b->max_ts >= want && ks_batch_last(b) >= r->floor &&
+           !(b->attrs & KS_ATTR_CONTROL);
 }
 
 struct probe {
@@ -59,7 +60,8 @@ static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t 
     if (b->attrs & KS_ATTR_CODEC) {
         bool max = r->ts == KS_TS_MAX;
         r->found_offset = max ? ks_batch_last(b) : KC_MAX(b->base, r->floor);
-        r->found_ts = !max && b->base_ts >= r->ts ? b->base_ts : b->max_ts;
+        bool base = !max && !(b->attrs & KS_ATTR_HORIZON) && b->base_ts >= r->ts;
+        r->found_ts = base ? b->base_ts : b->max_ts;
         return 1;
     }
     uint8_t *p = kc_try_alloc(b->size);
@@ -85,15 +87,11 @@ static void run_lookup(struct ks_read_req *r)
         r->max_ts = r->index.max_ts;
     }
     struct probe p = {.r = r};
-    struct ks_scan s = {.fd = fd,
-                        .epoch = r->epoch,
-                        .limit = r->seg_len,
-                        .end = r->seg_end,
-                        .pos = r->from.pos,
-                        .next = r->from.offset};
+    struct ks_scan s = ks_read_scan(r);
     int rc = fd < 0 ? fd : 0;
     while (rc == 0 && (rc = ks_scan(&r->log->e->fs, &s, on_batch, &p)) == 1) {
         rc = open_batch(r, &p.batch, s.pos);
+        r->found_epoch = p.batch.epoch;
         if (rc == 0) {
             s.pos += p.batch.size;
             s.next = ks_batch_last(&p.batch) + 1;
@@ -135,10 +133,13 @@ static void finish_lookup(struct ks_read_req *r)
 {
     if (r->error && r->missing && r->index.base < r->log->st.start) {
         r->error = 0; /* retention took the file: what is left may have it */
+    } else if (r->error && ks_read_replaced(r)) {
+        start(r->log, r->ts, r->from.offset, r->lookup_done, r->ctx);
+        return;
     }
     if (r->error || r->found_offset >= 0) {
         r->lookup_done(r->ctx, r->error, r->error ? -1 : r->found_offset,
-                       r->error ? -1 : r->found_ts, r->error ? -1 : r->epoch);
+                       r->error ? -1 : r->found_ts, r->error ? -1 : r->found_epoch);
         return;
     }
     start(r->log, r->ts, r->seg_end, r->lookup_done, r->ctx); /* the next segment may have it */

@@ -26,6 +26,8 @@ struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct k
         r->index = *seg;
         r->index.marks = NULL;
         r->index.n_marks = r->index.marks_room = 0;
+        r->first_epoch = seg->first_epoch;
+        r->compacted = seg->compacted;
         kc_list_add_tail(&log->reads, &r->in_log);
     }
     return r;
@@ -100,15 +102,33 @@ static int stop_at(void *arg, const struct ks_batch *b, uint64_t pos)
     return ks_batch_last(b) >= f->offset;
 }
 
+struct ks_scan ks_read_scan(const struct ks_read_req *r)
+{
+    return (struct ks_scan){.fd = ks_file_fd(r->file),
+                            .epoch = r->epoch,
+                            .gaps = r->compacted,
+                            .first_epoch = r->first_epoch,
+                            .limit = r->seg_len,
+                            .end = r->seg_end,
+                            .pos = r->from.pos,
+                            .next = r->from.offset};
+}
+
+bool ks_read_replaced(const struct ks_read_req *r)
+{
+    const struct ks_state *st = &r->log->st;
+    for (uint32_t i = 0; i < st->n_segs; i++) {
+        if (st->segs[i].file == r->file) {
+            return false;
+        }
+    }
+    return r->log->state != KS_STOPPED && !r->log->closed;
+}
+
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos)
 {
     struct finder f = {.offset = offset};
-    struct ks_scan s = {.fd = ks_file_fd(r->file),
-                        .epoch = r->epoch,
-                        .limit = r->seg_len,
-                        .end = r->seg_end,
-                        .pos = r->from.pos,
-                        .next = r->from.offset};
+    struct ks_scan s = ks_read_scan(r);
     int rc = ks_scan(&r->log->e->fs, &s, stop_at, &f);
     if (rc == 1) {
         *ret = f.batch;
@@ -122,22 +142,25 @@ int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, ui
 static size_t usable(const struct ks_read_req *r, const uint8_t *p, size_t len, int64_t first,
                      int64_t *ret_next)
 {
-    size_t at = 0;
-    int64_t next = first;
+    struct ks_scan s = ks_read_scan(r);
     struct ks_batch b;
-    while (len - at >= KS_BATCH_HEADER && ks_batch_parse(p + at, &b) && b.size <= len - at) {
-        if (b.base != next || b.epoch != r->epoch || b.magic != 2 || !ks_batch_crc_ok(p + at, &b)) {
-            ks_read_corrupt(r, next);
+    s.pos = 0;
+    s.limit = len;
+    s.next = first;
+    while (len - s.pos >= KS_BATCH_HEADER && ks_batch_parse(p + s.pos, &b) &&
+           b.size <= len - s.pos) {
+        if (!ks_scan_fits(&s, &b) || !ks_batch_crc_ok(p + s.pos, &b)) {
+            ks_read_corrupt(r, s.next);
             break;
         }
         if (ks_batch_last(&b) >= r->args.limit_offset) {
             break;
         }
-        at += b.size;
-        next = ks_batch_last(&b) + 1;
+        s.pos += b.size;
+        s.next = ks_batch_last(&b) + 1;
     }
-    *ret_next = next;
-    return at;
+    *ret_next = s.next;
+    return (size_t)s.pos;
 }
 
 static int16_t read_file(struct ks_read_req *r)

@@ -6,6 +6,7 @@
 #define KS_READ_H
 
 #include "storage/ks_int.h"
+#include "storage/ks_scan.h"
 
 struct ks_read_req {
     struct rt_work work;
@@ -16,7 +17,8 @@ struct ks_read_req {
     struct ks_mark from; /* where to start walking */
     int64_t seg_end; /* readable part of the file */
     uint64_t seg_len;
-    int32_t epoch;
+    int32_t epoch, first_epoch; /* of the file's batches, see struct ks_seg */
+    bool compacted;
     bool want_index; /* the segment has none: load it first */
     bool rebuilt; /* no index was on the volume: it was made */
     bool missing; /* the file is not there any more */
@@ -40,6 +42,7 @@ struct ks_read_req {
     int64_t floor; /* log start offset */
     int16_t error;
     int64_t found_offset, found_ts;
+    int32_t found_epoch;
 };
 
 /* Joins the log's list; NULL: no memory. */
@@ -47,6 +50,10 @@ struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct k
 void ks_read_post(struct ks_read_req *r);
 /* Pool: pins the file, with its index. The descriptor or -errno; r->missing if it is gone. */
 int ks_read_pin(struct ks_read_req *r);
+/* A walk of the request's file from its starting point on. */
+struct ks_scan ks_read_scan(const struct ks_read_req *r);
+/* The file was replaced by a compaction meanwhile: what failed may be asked for again. Owner. */
+bool ks_read_replaced(const struct ks_read_req *r);
 /* Pool, file pinned: the first batch from r->from on whose last offset is >= offset. 0, KC_E_CORRUPT, -errno. */
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos);
 void ks_read_corrupt(const struct ks_read_req *r, int64_t offset);

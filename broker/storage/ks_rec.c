@@ -10,7 +10,7 @@
 #include "base/kc_mem.h"
 #include "storage/ks_bytes.h"
 
-enum { MAGIC = 0x4b434831 /* "KCH1" */, HEAD = 36, TAIL = 4, FILE_LEN = 8, NEW_LEN = 24 };
+enum { MAGIC = 0x4b434831 /* "KCH1" */, HEAD = 36, TAIL = 4, FILE_LEN = 8, NEW_LEN = 28 };
 
 struct out {
     uint8_t *p;
@@ -95,6 +95,9 @@ static void encode_drop(struct out *o, const struct ks_rec *r)
 {
     w64(o, (uint64_t)r->drop.start);
     w64(o, (uint64_t)r->drop.end);
+    if (r->type == KS_COMPACT) {
+        w64(o, (uint64_t)r->drop.clean);
+    }
     w16(o, r->drop.n_old);
     w16(o, r->drop.n_new);
     for (uint16_t i = 0; i < r->drop.n_old; i++) {
@@ -104,6 +107,7 @@ static void encode_drop(struct out *o, const struct ks_rec *r)
         wfile(o, r->drop.new_files[i].file);
         w64(o, (uint64_t)r->drop.new_files[i].base);
         w64(o, r->drop.new_files[i].len);
+        w32(o, r->drop.new_files[i].crc);
     }
 }
 
@@ -184,6 +188,7 @@ static int decode_drop(struct in *i, struct ks_rec *r)
 {
     r->drop.start = (int64_t)r64(i);
     r->drop.end = (int64_t)r64(i);
+    r->drop.clean = r->type == KS_COMPACT ? (int64_t)r64(i) : 0;
     r->drop.n_old = r16(i);
     r->drop.n_new = r16(i);
     size_t need = (size_t)r->drop.n_old * FILE_LEN + (size_t)r->drop.n_new * NEW_LEN;
@@ -205,6 +210,7 @@ static int decode_drop(struct in *i, struct ks_rec *r)
         r->drop.new_files[n].file = rfile(i);
         r->drop.new_files[n].base = (int64_t)r64(i);
         r->drop.new_files[n].len = r64(i);
+        r->drop.new_files[n].crc = r32(i);
     }
     return 0;
 }
@@ -279,4 +285,11 @@ const char *ks_rec_type_name(enum ks_rec_type t)
 void ks_file_name(struct ks_file_id id, char out[KS_FILE_NAME_LEN])
 {
     snprintf(out, KS_FILE_NAME_LEN, "%08x-%u.log", id.inc8, id.seq);
+}
+
+bool ks_file_parse(const char *name, struct ks_file_id *ret)
+{
+    char again[KS_FILE_NAME_LEN];
+    return sscanf(name, "%8x-%u.log", &ret->inc8, &ret->seq) == 2 &&
+           (ks_file_name(*ret, again), strcmp(again, name) == 0);
 }

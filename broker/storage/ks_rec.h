@@ -61,13 +61,15 @@ struct ks_rec {
         struct {
             int64_t start; /* first offset kept; for COMPACT: first offset replaced */
             int64_t end; /* COMPACT: end of the range replaced */
+            int64_t clean; /* COMPACT: no key has two records before this offset, once it stands */
             uint16_t n_old, n_new;
             struct ks_file_id *old; /* dropped; owned by the record */
             struct ks_new_file {
                 struct ks_file_id file;
                 int64_t base;
                 uint64_t len;
-            } * new_files; /* COMPACT: what replaces them */
+                uint32_t crc; /* CRC field of its last batch */
+            } * new_files; /* COMPACT: what replaces them: one file */
         } drop;
     };
 };
@@ -79,6 +81,8 @@ int ks_rec_decode(const uint8_t *p, size_t len, struct ks_rec *ret) KC_MUST_CHEC
 void ks_rec_fini(struct ks_rec *r);
 const char *ks_rec_type_name(enum ks_rec_type t);
 void ks_file_name(struct ks_file_id id, char out[KS_FILE_NAME_LEN]);
+/* False: name is not that of a data file. */
+bool ks_file_parse(const char *name, struct ks_file_id *ret);
 static inline bool ks_file_eq(struct ks_file_id a, struct ks_file_id b)
 {
     return a.inc8 == b.inc8 && a.seq == b.seq;
@@ -94,7 +98,10 @@ struct ks_chain_file {
     uint32_t crc; /* of the last batch, 0 = unknown or empty */
     uint64_t rescued; /* bytes behind len that are in the log, too, as the next file (ADR 10) */
     int32_t epoch;
-    bool dropped; /* by TRIM or COMPACT */
+    int32_t last_epoch; /* of a compacted file: its batches are of epoch..last_epoch */
+    bool dropped; /* by TRIM */
+    bool compacted; /* made by a COMPACT: whole, durable, with gaps between its batches */
+    bool replaced; /* its content is part of an earlier entry, which is compacted; base = end */
 };
 
 struct ks_epoch {
@@ -117,6 +124,10 @@ struct ks_chain {
     struct ks_chain_file *files;
     uint32_t epochs_room, files_room;
     int64_t log_start;
+    int64_t clean; /* see struct ks_rec */
+    uint32_t compactions; /* COMPACT records so far */
+    struct ks_file_id *gone; /* files that a TRIM dropped or a COMPACT replaced: to be removed */
+    uint32_t n_gone, gone_room;
     uint32_t late_seals; /* second SEALs of an epoch: must not exist, ignored, counted */
 };
 
@@ -125,6 +136,10 @@ void ks_chain_fini(struct ks_chain *c);
 /* Applies the record c->next_k. KC_E_CORRUPT with the reason if it breaks the chain's rules;
  * -ENOMEM. The chain is unchanged then. */
 int ks_chain_apply(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err);
+/* The fold of a COMPACT (ks_compact.c); part of ks_chain_apply. */
+int ks_chain_compact(struct ks_chain *c, const struct ks_rec *r, struct kc_err *err);
+/* Notes a file that no reader needs any more. -ENOMEM. */
+int ks_chain_gone(struct ks_chain *c, struct ks_file_id id);
 /* The last epoch, or NULL if nobody ever claimed. */
 struct ks_epoch *ks_chain_last(const struct ks_chain *c);
 struct ks_epoch *ks_chain_epoch(const struct ks_chain *c, int32_t epoch);

@@ -98,7 +98,8 @@ static uint32_t first_file(const struct ks_epoch_scan *r, uint32_t first, uint32
 {
     *ret = (struct ks_scan_start){.next = r->epoch->base};
     for (uint32_t i = first; r->from && i < end; i++) {
-        if (ks_file_eq(r->chain->files[i].id, r->from->file) && !r->chain->files[i].dropped) {
+        if (ks_file_eq(r->chain->files[i].id, r->from->file) && !r->chain->files[i].dropped &&
+            !r->chain->files[i].replaced && !r->chain->files[i].compacted) {
             *ret = *r->from;
             return i;
         }
@@ -116,7 +117,9 @@ int ks_epoch_scan(struct ks_epoch_scan *r, struct kc_err *err)
     for (uint32_t i = first_file(r, first, end, &from); i < end && !is_short; i++) {
         const struct ks_chain_file *f = &r->chain->files[i];
         char path[KS_PATH_MAX];
-        if (f->dropped) { /* trimmed away while the epoch was open; never its last file */
+        /* Trimmed away or compacted while the epoch was open; never its last file. What a COMPACT
+         * names is whole and durable. */
+        if (f->dropped || f->replaced || f->compacted) {
             from = (struct ks_scan_start){.next = f->end};
             continue;
         }

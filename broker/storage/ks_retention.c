@@ -47,7 +47,7 @@ static int64_t due(struct ks_log *log, int64_t now, bool *ret_all)
 
 static void consider(struct ks_log *log, int64_t now)
 {
-    if (log->state != KS_OPEN || log->trimming) {
+    if (log->state != KS_OPEN || log->trimming || log->compacting) {
         return;
     }
     bool all;

@@ -70,6 +70,15 @@ static int body_ok(struct window *w, const struct ks_batch *b, uint64_t pos)
     return crc == b->crc;
 }
 
+bool ks_scan_fits(const struct ks_scan *s, const struct ks_batch *b)
+{
+    if (b->magic != 2 || b->size > s->limit - s->pos) {
+        return false;
+    }
+    return s->gaps ? b->base >= s->next && b->epoch >= s->first_epoch && b->epoch <= s->epoch
+                   : b->base == s->next && b->epoch == s->epoch;
+}
+
 int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
 {
     struct window w = {.fs = fs, .s = s, .buf = kc_try_alloc(WINDOW)};
@@ -81,8 +90,7 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
         size_t n;
         struct ks_batch b;
         const uint8_t *p = at(&w, s->pos, KS_BATCH_HEADER, &n, &rc);
-        if (!p || n < KS_BATCH_HEADER || !ks_batch_parse(p, &b) || b.magic != 2 ||
-            b.epoch != s->epoch || b.base != s->next || b.size > s->limit - s->pos) {
+        if (!p || n < KS_BATCH_HEADER || !ks_batch_parse(p, &b) || !ks_scan_fits(s, &b)) {
             break;
         }
         int ok = body_ok(&w, &b, s->pos);
@@ -95,6 +103,7 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg)
             s->pos += b.size;
             s->next = ks_batch_last(&b) + 1;
             s->last_crc = b.crc;
+            s->first_epoch = b.epoch;
         }
     }
     s->read += w.read;

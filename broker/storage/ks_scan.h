@@ -15,6 +15,9 @@ typedef int (*ks_scan_fn)(void *arg, const struct ks_batch *b, uint64_t pos);
 struct ks_scan {
     int fd;
     int32_t epoch; /* every batch must carry it (I9) */
+    bool gaps; /* a compacted file: offsets grow, but may be left out, and epochs grow from
+                  first_epoch to epoch */
+    int32_t first_epoch;
     uint64_t limit; /* bytes that count; UINT64_MAX = up to the end of the file */
     int64_t end; /* offset to stop at; INT64_MAX = none */
     bool crc; /* verify checksums */
@@ -29,6 +32,8 @@ struct ks_scan {
     uint32_t last_crc; /* CRC field of the last batch walked; unchanged if there is none */
 };
 
+/* Whether b may be the next batch, by its header. */
+bool ks_scan_fits(const struct ks_scan *s, const struct ks_batch *b);
 /* 0: walked up to limit, end or the first byte that is no valid batch; the caller compares.
  * Negative: an error of the file or of fn. */
 int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg);

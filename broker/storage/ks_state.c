@@ -40,7 +40,9 @@ int ks_state_add_seg(struct ks_state *st, struct ks_file *file, int64_t base, in
         .base = base,
         .end = base,
         .epoch = epoch,
+        .first_epoch = epoch,
         .gap = KS_MARK_GAP,
+        .first_ts = -1,
         .max_ts = -1,
         .max_ts_base = -1,
         .damaged_from = INT64_MAX,
@@ -114,6 +116,9 @@ static void mark(struct ks_seg *s, const struct ks_batch *b, uint64_t pos)
 void ks_seg_note(struct ks_seg *s, const struct ks_batch *b, uint64_t pos)
 {
     mark(s, b, pos);
+    if (s->first_ts < 0) {
+        s->first_ts = b->max_ts;
+    }
     if (b->max_ts > s->max_ts && !(b->attrs & KS_ATTR_CONTROL)) {
         s->max_ts = b->max_ts;
         s->max_ts_base = b->base;

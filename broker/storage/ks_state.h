@@ -23,10 +23,13 @@ struct ks_seg {
     struct ks_file *file;
     int64_t base, end;
     uint64_t len;
-    int32_t epoch;
+    int32_t epoch; /* of a compacted one: the last of them */
+    int32_t first_epoch;
+    bool compacted; /* with gaps, and batches of first_epoch..epoch */
     uint32_t n_marks, marks_room;
     struct ks_mark *marks;
     uint64_t gap; /* bytes between marks; doubles when they run out */
+    int64_t first_ts; /* of its first batch, -1 = none */
     int64_t max_ts; /* -1 = none */
     int64_t max_ts_base; /* base offset of the first batch that has it */
     int64_t seen_ms, seen_end; /* retention: when it found the segment to end there */
@@ -93,6 +96,7 @@ struct ks_build {
     int64_t now_wall_ms;
     struct ks_state st;
     uint32_t file; /* next file of the chain to read */
+    uint32_t compactions; /* of the chain, when it was read */
     int64_t last_end; /* end of the one before it, when it was read */
     uint64_t peek_pos; /* of that file: read so far, while it was still open; 0 = nothing */
     int64_t peek_next;

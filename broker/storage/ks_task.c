@@ -4,7 +4,7 @@
  * Order of an ack (storage.md): pwrite, fdatasync, then (commit thread, once for all) the forced
  * check of the claim file, then ks_task_settle moves the acked length. An error on a file is final
  * for its epoch: nothing is written under it any more, and a recovery claims a new one. */
-#include "storage/ks_int.h"
+#include "storage/ks_clean.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -425,6 +425,45 @@ static void flush(struct ks_log *log)
     }
 }
 
+/* COMPACT: the files that take the place of others are whole and durable by now, directory included.
+ * DEPOSED: the record does not stand and never will. Any other error: it may stand (ADR 12). */
+static int compact(struct ks_log *log, const struct ks_swap *sw)
+{
+    struct ks_new_file fresh = {
+        .file = sw->file, .base = sw->start, .len = sw->len, .crc = sw->crc};
+    struct ks_rec r = {
+        .type = KS_COMPACT,
+        .k = log->c_next_k,
+        .epoch = log->c_epoch,
+        .drop = {.start = sw->start,
+                 .end = sw->end,
+                 .clean = sw->clean,
+                 .n_old = sw->n_old,
+                 .n_new = 1,
+                 .old = (struct ks_file_id *)(uintptr_t)sw->old,
+                 .new_files = &fresh},
+    };
+    int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
+    rc = rc ? rc : sync_partition(log);
+    log->c_next_k += rc == 0;
+    return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
+}
+
+/* TRIM and COMPACT: only the owner, while its epoch is sound. */
+static void supersede(struct ks_log *log, struct ks_entry *entry)
+{
+    if (log->c_failed || log->c_recovering || entry->epoch != log->c_epoch) {
+        entry->rc = KC_E_CANCELLED; /* nothing was tried */
+        return;
+    }
+    entry->rc = entry->kind == KS_E_TRIM ? trim(log, entry->trim, &entry->file)
+                                         : compact(log, &entry->cleaning->swap);
+    if (entry->rc) {
+        log_error(log, entry->kind == KS_E_TRIM ? "trim_failed" : "compact_failed", entry->rc);
+        fail(log, entry->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+    }
+}
+
 static void recovered(struct ks_log *log, struct ks_entry *entry)
 {
     log->c_recovering = false;
@@ -452,16 +491,9 @@ void ks_task_run(struct ks_task *t)
     take(t);
     switch (head->kind) {
     case KS_E_TRIM:
-        if (!log->c_failed && !log->c_recovering && head->epoch == log->c_epoch) {
-            head->rc = trim(log, head->trim, &head->file);
-            t->issued = !head->rc;
-            if (head->rc) {
-                log_error(log, "trim_failed", head->rc);
-                fail(log, head->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
-            }
-        } else {
-            head->rc = KC_E_CANCELLED;
-        }
+    case KS_E_COMPACT:
+        supersede(log, head);
+        t->issued = !head->rc;
         break;
     case KS_E_FLUSH:
         flush(log);

@@ -40,9 +40,11 @@ void ks_trim_start(struct ks_log *log, struct ks_trim *tr)
     ks_commit_push(log->e, entry);
 }
 
-/* A TRIM for all that wait. */
-static void start_deletes(struct ks_log *log)
+void ks_deletes_start(struct ks_log *log)
 {
+    if (!log->more_deletes || log->trimming || log->compacting || log->state != KS_OPEN) {
+        return;
+    }
     int64_t start = log->st.start;
     log->deletes = log->more_deletes;
     log->more_deletes = NULL;
@@ -92,9 +94,7 @@ void ks_log_delete_records(struct ks_log *log, struct ks_delete *d)
     }
     d->next = log->more_deletes;
     log->more_deletes = d;
-    if (!log->trimming) {
-        start_deletes(log);
-    }
+    ks_deletes_start(log);
 }
 
 /* ---- ending one ---- */
@@ -161,7 +161,5 @@ void ks_trim_done(struct ks_entry *entry)
                     : entry->rc                 ? KS_K_STORAGE_ERROR
                                                 : KS_K_NONE;
     answer(&log->deletes, error, log->st.start);
-    if (log->more_deletes && log->state == KS_OPEN) {
-        start_deletes(log);
-    }
+    ks_deletes_start(log);
 }

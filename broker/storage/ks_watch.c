@@ -96,6 +96,7 @@ static void *watch_main(void *arg)
             looked_ms = now;
             ks_retention_post(e);
         }
+        ks_cleaner_tick(e);
         if (rest(e)) {
             return NULL;
         }

@@ -20,10 +20,16 @@ static void check(const struct ks_chain *c)
         const struct ks_epoch *e = &c->epochs[i];
         uint32_t end, first = ks_chain_files(c, e, &end);
         KC_ASSERT(first == next && end > first && e->epoch == (int32_t)i);
-        KC_ASSERT(e->base < 0 || (e->base == base && c->files[first].base == base));
+        bool moved = c->files[first].replaced || c->files[first].compacted;
+        KC_ASSERT(e->base < 0 || (e->base == base && (moved || c->files[first].base == base)));
         KC_ASSERT(!e->sealed || (e->base >= 0 && e->end >= e->base));
         for (uint32_t f = first; f < end; f++) {
             const struct ks_chain_file *cf = &c->files[f];
+            KC_ASSERT(cf->epoch <= cf->last_epoch && cf->last_epoch < (int32_t)c->n_epochs);
+            KC_ASSERT(!cf->replaced || cf->base == cf->end);
+            if (cf->replaced || cf->compacted) {
+                continue; /* may lie beyond its epoch's range */
+            }
             KC_ASSERT(cf->epoch == e->epoch);
             KC_ASSERT(!e->sealed ||
                       (cf->base >= e->base && cf->end >= cf->base && cf->end <= e->end));

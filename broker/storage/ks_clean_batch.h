@@ -1,0 +1,57 @@
+/* ks_clean_batch.h - what of one batch survives a cleaning.
+ *
+ * After Kafka's Cleaner.shouldRetainRecord and MemoryRecords.filterTo: offsets, the last offset of
+ * the batch, epoch, producer id and sequence never change; a record stays if it is the newest of its
+ * key (or beyond what the map covers); a tombstone stays until its delete horizon, which is set
+ * when it is first found clean (KIP-534: attribute bit 6, the horizon in the base timestamp); data
+ * of aborted transactions goes at once, a marker once its data is gone and its horizon passed; the
+ * last batch of each live producer stays, if need be without records. Pure but for memory. */
+#ifndef KS_CLEAN_BATCH_H
+#define KS_CLEAN_BATCH_H
+
+#include "storage/ks_clean_codec.h"
+#include "storage/ks_clean_map.h"
+#include "storage/ks_clean_txn.h"
+
+/* A producer whose state lives on: where its last data batch ends, -1 if it only has a marker. */
+struct ks_clean_producer {
+    int64_t producer_id;
+    int64_t last_offset;
+    int16_t epoch;
+};
+
+struct ks_clean_stats {
+    uint64_t batches_read, batches_whole; /* whole: kept as they were */
+    uint64_t bytes_read, bytes_kept, records_read, records_kept;
+};
+
+struct ks_clean_filter {
+    const struct ks_clean_map *map;
+    struct ks_clean_txns txns;
+    const struct ks_clean_producer *producers; /* borrowed, by producer id */
+    uint32_t n_producers;
+    int64_t now_wall_ms, delete_retention_ms;
+    struct ks_clean_stats stats;
+    struct ks_bytes_buf plain, kept; /* scratch: unpacked records, and what stays of them */
+};
+
+/* The records of a batch that may be compressed: p holds b->size bytes; unpacked into scratch. */
+int ks_clean_records(const uint8_t *p, const struct ks_batch *b, struct ks_bytes_buf *scratch,
+                     struct ks_record_iter *ret);
+
+/* Whether every record of a data batch has a key: 1, 0; KC_E_CORRUPT and others: it does not open. */
+int ks_clean_keyed(const uint8_t *p, const struct ks_batch *b);
+
+/* Puts the keys of a data batch into the map, from from_offset on. 1 = no room for one of them
+ * (m->latest tells how far it got), 0, KC_E_CORRUPT, -ENOMEM. */
+int ks_clean_map_batch(struct ks_clean_map *m, const uint8_t *p, const struct ks_batch *b,
+                       int64_t from_offset, struct ks_bytes_buf *scratch);
+
+/* Appends to out what stays of the batch at p (verified, b->size bytes). keep: something of it must
+ * stay, so that its last offset does. 0, KC_E_CORRUPT, KC_E_TOO_LARGE, -ENOMEM. */
+int ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b, bool keep,
+                   struct ks_bytes_buf *out) KC_MUST_CHECK;
+
+void ks_clean_filter_fini(struct ks_clean_filter *f);
+
+#endif

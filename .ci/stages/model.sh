@@ -90,7 +90,18 @@ ONE_INC="-DNOC -DMAXG=1"
   full "two server crashes" crash.pml -DCRASHES=2
   full "crash of a machine with a disk" crash.pml -DLOCAL
   full "crash, nobody told past the acks" crash.pml -DC1N
+  full "journal, 3 brokers" journal.pml -DNP=1 -DMAXE=3
+  full "journal, 2 partitions" journal.pml -DSPLIT -DMAXB=1
+  full "journal, files synced directly, too" journal.pml -DNP=1 -DDIRECT
+  full "journals of a dead broker go" journal.pml -DNP=1 -DSWEEP
+  full "journal, two server crashes" journal.pml -DNP=1 -DCRASHES=2
+  full "journal, claimants have their own" journal.pml -DNP=1 -DNO=2 -DMAXB=1
+  full "COMPACT, TRIM, links without a reply" maint.pml
   if [ -n "${KAAS_SOAK-}" ]; then
+    full "journal, 3 epochs, files synced directly" journal.pml -DNP=1 -DMAXE=3 -DDIRECT
+    full "journals of a dead broker go, 3 epochs" journal.pml -DNP=1 -DMAXE=3 -DSWEEP
+    full "2 partitions, 3 brokers, COMPACT" chain.pml $TWO_PARTS -DNB=3 -DMAXG=1
+    full "topic deletion, 3 brokers, 3 claims" delete.pml -DNB=3
     full "fenced at any time, 3 brokers" chain.pml -DENV -DNB=3 -DMAXG=1
     full "fenced at any time, 2 brokers" chain.pml -DENV -DNB=2 -DMAXG=2
     full "claim files, 3 epochs" chain.pml -DCLAIMF $ONE_INC -DNB=2
@@ -105,5 +116,10 @@ mutants delete.pml "-DNB=2" D1 D2 D3 D4 D5 D6 D7
 mutants link.pml "" L1 L2 L3 L4 L5
 mutants crash.pml "" SYNC C1 C1D C1R C3 C4
 mutants crash.pml "-DCRASHES=2" SYNC2
+mutants journal.pml "-DNP=1" J1 J2 J3 J4 J5 J6 J6B J7 J7B J8 J9 J9B J14 J15
+mutants journal.pml "-DNP=1 -DSWEEP" J10
+mutants journal.pml "-DNP=1 -DMAXE=3" J12
+mutants journal.pml "-DSPLIT -DMAXB=1" J3B J11
+mutants maint.pml "" K1 K2 K3 K4 K5 K6 K7 K8 T1 T2 T3 T4
 report_all
 finish

@@ -7,6 +7,7 @@
 
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
+#include "storage/ks_hint.h"
 #include "storage/ks_probe.h"
 #include "storage/ks_scan.h"
 #include "storage/ks_state.h"
@@ -161,10 +162,49 @@ static bool named(const struct ks_chain *c, const char *name)
     return false;
 }
 
+/* Hints are never believed without a check, so a bad one is no error: it only costs time. */
+static bool hint_ok(struct fsck *f, const char *name)
+{
+    struct ks_hint h;
+    uint64_t bytes = 0;
+    if (ks_hint_read(&f->fs, &f->topic, f->partition, name, &h, &bytes)) {
+        return false;
+    }
+    bool ok = h.snap && ks_snap_fits(&f->fs, &h, &f->chain);
+    for (uint32_t i = 0; !h.snap && !ok && i < f->chain.n_files; i++) {
+        const struct ks_chain_file *cf = &f->chain.files[i];
+        struct ks_seg seg = {.base = cf->base, .end = cf->end, .len = cf->len, .epoch = cf->epoch};
+        char path[KS_PATH_MAX];
+        if (!ks_file_eq(cf->id, h.file)) {
+            continue;
+        }
+        ks_path_file(path, &f->topic, f->partition, cf->id);
+        int fd = ks_fs_open(&f->fs, path, KS_READ);
+        ok = fd >= 0 && ks_idx_fits(&f->fs, &h, cf->id, &seg, fd);
+        if (fd >= 0) {
+            ks_fs_close(&f->fs, fd);
+        }
+    }
+    ks_hint_fini(&h);
+    return ok;
+}
+
+static void check_hint(struct fsck *f, const char *name)
+{
+    f->r->hints++;
+    if (!hint_ok(f, name)) {
+        f->r->bad_hints++;
+        say(f, false, "%s: does not verify; harmless, it will be ignored", name);
+    }
+}
+
 static bool on_file(void *arg, const char *name)
 {
     struct fsck *f = arg;
-    if (strncmp(name, "ctl.", 4) != 0 && !named(&f->chain, name)) {
+    struct ks_file_id of;
+    if (ks_hint_name_parse(name, &of)) {
+        check_hint(f, name);
+    } else if (strncmp(name, "ctl.", 4) != 0 && !named(&f->chain, name)) {
         f->r->leftovers++;
     }
     return true;
@@ -310,10 +350,11 @@ int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct k
     fprintf(opts->out,
             "%" PRIu64 " topics, %" PRIu64 " partitions, %" PRIu64 " epochs (%" PRIu64
             " open), %" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " bytes; %" PRIu64
-            " bytes beyond seals, %" PRIu64 " left-over files; claim files: %" PRIu64
-            " live, %" PRIu64 " fenced; %" PRIu64 " errors\n",
+            " bytes beyond seals, %" PRIu64 " left-over files; %" PRIu64 " hints (%" PRIu64
+            " unusable); claim files: %" PRIu64 " live, %" PRIu64 " fenced; %" PRIu64 " errors\n",
             ret->topics, ret->partitions, ret->epochs, ret->open_epochs, ret->files, ret->batches,
-            ret->bytes, ret->zombie_bytes, ret->leftovers, ret->live, ret->fenced, ret->errors);
+            ret->bytes, ret->zombie_bytes, ret->leftovers, ret->hints, ret->bad_hints, ret->live,
+            ret->fenced, ret->errors);
     return ret->errors ? kc_fail(err, KC_E_CORRUPT, "%" PRIu64 " errors", ret->errors) : 0;
 }
 

@@ -23,6 +23,7 @@ struct ks_fsck_result {
         deleted; /* topics with a tombstone that are not gone yet: nothing of them is checked */
     uint64_t open_epochs; /* a takeover would fence and seal them */
     uint64_t zombie_bytes; /* beyond seals */
+    uint64_t hints, bad_hints; /* checkpoints; those that do not verify are ignored by everybody */
     uint64_t leftovers; /* files no record names */
     uint64_t live, fenced; /* claim files */
     uint64_t errors;

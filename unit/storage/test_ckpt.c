@@ -147,6 +147,10 @@ static void bad_hints_are_ignored(void)
         st_broker_stop(&cp_b);
         KT_TRUE(cp_each(".snap", harm[i]) > 0);
         KT_TRUE(cp_each(".idx", harm[i]) > 0);
+        struct ks_fsck_result r;
+        struct ks_fsck_opts o = {.dir = cp_vol.dir, .out = stderr};
+        KT_EQ(ks_fsck(&o, &r, NULL), 0); /* no error: nobody believes them */
+        KT_EQ(r.bad_hints > 0, harm[i] != cp_gone);
         cp_start_broker();
         log = cp_open(20000);
         KT_TRUE(atomic_load(&cp_b.e->m_open_read_max) >

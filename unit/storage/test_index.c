@@ -264,6 +264,7 @@ static void state_from_hints_is_state_from_files(void)
         struct ks_fsck_result r;
         struct ks_fsck_opts o = {.dir = cp_vol.dir, .out = stderr};
         KT_EQ(ks_fsck(&o, &r, NULL), 0);
+        KT_EQ(r.bad_hints, 0);
         cp_end();
     }
     KT_TRUE(hinted > 3);

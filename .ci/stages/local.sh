@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# local: real clients and faults against three brokers under `kaas-operator local`; then one broker under
+# local: real clients and faults against three brokers under `kaas-operator local`; log compaction by Kafka's tester; then one broker under
 # ASan + UBSan, with clients, garbage and faults, and with all its data loops blocked; then three of those, one of
 # them wedged and frozen; then a volume that is full and has room again; then restarts of a whole cluster (long
 # form: 5,000 partitions, 10 GB); then kills and planned moves under an acking stream (timed: stage takeover). Arguments: scenarios.

@@ -27,6 +27,19 @@ void ks_cache_drop(struct ks_log *log)
     }
 }
 
+void ks_cache_forget(struct ks_log *log, int64_t end)
+{
+    KC_LIST_EACH(it, nx, &log->chunks)
+    {
+        struct ks_chunk *c = KC_LIST_ENTRY(it, struct ks_chunk, in_log);
+        if (c->end > end) {
+            c->base = KC_MAX(c->base, end); /* only what follows is found in it any more */
+            break;
+        }
+        chunk_free(c);
+    }
+}
+
 static struct ks_chunk *newest(struct ks_log *log)
 {
     return kc_list_empty(&log->chunks) ? NULL

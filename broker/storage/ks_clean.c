@@ -271,7 +271,7 @@ static struct ks_clean_job *job_new(struct ks_log *log, const struct ks_clean_ne
     job->now_wall_ms = job->filter.now_wall_ms = kc_wall_ms();
     job->filter.delete_retention_ms = log->cfg.delete_retention_ms;
     job->dirty_from = need->dirty_from;
-    job->upto = need->upto;
+    job->until = need->until;
     job->clean = log->clean;
     job->group_bytes = (uint64_t)KC_MAX(log->cfg.segment_bytes, (int64_t)0);
     job->paced_from_ms = kc_mono_ms();
@@ -294,7 +294,7 @@ static struct ks_clean_job *job_new(struct ks_log *log, const struct ks_clean_ne
                                              .epoch = s->epoch,
                                              .first_epoch = s->first_epoch,
                                              .compacted = s->compacted};
-        job->n += s->end <= need->upto && i + 1 < st->n_segs;
+        job->n += s->end <= need->until && i + 1 < st->n_segs;
     }
     job->n_segs = st->n_segs;
     return job;
@@ -532,6 +532,7 @@ static void swap_segs(struct ks_log *log, struct ks_clean_job *job)
     memmove(first + 1, first + job->n_group, rest * sizeof(*first));
     st->n_segs -= job->n_group - 1;
     job->fresh.n_segs = 0;
+    ks_cache_forget(log, job->swap.end);
     ks_index_recount(log);
     ks_ckpt_index(log, first);
 }

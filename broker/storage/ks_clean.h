@@ -41,7 +41,7 @@ struct ks_clean_job {
     /* what the owner knew */
     int32_t epoch;
     int64_t now_wall_ms;
-    int64_t dirty_from, upto, clean;
+    int64_t dirty_from, until, clean;
     uint64_t group_bytes; /* segment.bytes */
     struct ks_cleaner_config cfg;
     struct ks_clean_seg *segs; /* of the whole log; n of them may be cleaned */

@@ -4,7 +4,7 @@ struct ks_clean_need ks_clean_judge(const struct ks_clean_file *files, uint32_t 
                                     int64_t dirty_from, int64_t stable,
                                     const struct ks_clean_rules *rules, int64_t now_wall_ms)
 {
-    struct ks_clean_need need = {.dirty_from = dirty_from, .upto = dirty_from};
+    struct ks_clean_need need = {.dirty_from = dirty_from, .until = dirty_from};
     int64_t earliest = INT64_MAX;
     bool open = true; /* no file so far that must wait */
     for (uint32_t i = 0; i < n; i++) {
@@ -21,7 +21,7 @@ struct ks_clean_need ks_clean_judge(const struct ks_clean_file *files, uint32_t 
         }
         if (open) {
             need.dirty_bytes += f->bytes;
-            need.upto = f->end;
+            need.until = f->end;
         }
     }
     uint64_t all = need.clean_bytes + need.dirty_bytes;

@@ -21,7 +21,7 @@ struct ks_clean_rules {
 /* What a partition has to clean. */
 struct ks_clean_need {
     int64_t dirty_from; /* everything before is clean */
-    int64_t upto; /* where cleaning must stop: a file's end; <= dirty_from: nothing to do */
+    int64_t until; /* where cleaning must stop: a file's end; <= dirty_from: nothing to do */
     uint64_t clean_bytes, dirty_bytes;
     double ratio; /* dirty / (clean + dirty) */
     bool overdue; /* max.compaction.lag.ms */

@@ -428,6 +428,8 @@ struct kc_slice ks_cache_add(struct ks_log *log, struct kc_slice in, int64_t bas
                              uint8_t **ret_data);
 bool ks_cache_read(struct ks_log *log, const struct ks_read_args *args, struct ks_read_result *ret);
 void ks_cache_drop(struct ks_log *log);
+/* What lies before `end` was compacted: readers get what is in the files. */
+void ks_cache_forget(struct ks_log *log, int64_t end);
 
 /* ks_index.c: owner loop */
 /* Adds the log's indexes of finished segments to the shard's account, and makes room if it is full:

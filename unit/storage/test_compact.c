@@ -362,6 +362,50 @@ static void records_without_a_key_are_refused(void)
 
 /* ---- against a naive model ---- */
 
+/* What the log holds against everything that was ever appended. */
+static void compare(struct ks_log *log, const struct sk_found *all, size_t n_all, int32_t keys,
+                    bool tombstones_stay)
+{
+    struct sk_view v;
+    sk_read_all(&br, log, &v);
+    size_t at = 0;
+    int64_t before = -1;
+    for (size_t i = 0; i < v.n; i++) { /* what is there was there, unchanged and in order */
+        while (at < n_all && all[at].offset < v.v[i].offset) {
+            at++;
+        }
+        KT_REQUIRE(at < n_all);
+        KT_EQ(all[at].offset, v.v[i].offset);
+        KT_EQ(all[at].key, v.v[i].key);
+        KT_EQ(all[at].value, v.v[i].value);
+        KT_EQ(all[at].ts, v.v[i].ts);
+        KT_TRUE(v.v[i].offset > before);
+        before = v.v[i].offset;
+    }
+    for (int32_t k = 0; k < keys; k++) { /* the last word on each key stands */
+        size_t last = n_all, found = v.n;
+        for (size_t i = 0; i < n_all; i++) {
+            last = all[i].key == k ? i : last;
+        }
+        for (size_t i = 0; i < v.n; i++) {
+            found = v.v[i].key == k ? i : found;
+        }
+        if (last < n_all && (all[last].value >= 0 || tombstones_stay)) {
+            KT_REQUIRE(found < v.n);
+            KT_EQ(v.v[found].offset, all[last].offset);
+        } else if (found < v.n) {
+            KT_EQ(v.v[found].value, all[last].value); /* a tombstone may be gone, not outlived */
+        }
+        /* and below the clean offset there is no second one */
+        size_t copies = 0;
+        for (size_t i = 0; i < v.n; i++) {
+            copies += v.v[i].key == k && v.v[i].offset < log->clean;
+        }
+        KT_TRUE(copies <= 1);
+    }
+    sk_view_free(&v);
+}
+
 static void random_logs_agree_with_a_naive_model(void)
 {
     struct kc_rng rng;
@@ -403,45 +447,7 @@ static void random_logs_agree_with_a_naive_model(void)
             }
         }
         sk_clean(&br);
-        struct sk_view v;
-        sk_read_all(&br, log, &v);
-        size_t at = 0;
-        int64_t before = -1;
-        for (size_t i = 0; i < v.n; i++) { /* what is there was there, unchanged and in order */
-            while (at < n_all && all[at].offset < v.v[i].offset) {
-                at++;
-            }
-            KT_REQUIRE(at < n_all);
-            KT_EQ(all[at].offset, v.v[i].offset);
-            KT_EQ(all[at].key, v.v[i].key);
-            KT_EQ(all[at].value, v.v[i].value);
-            KT_EQ(all[at].ts, v.v[i].ts);
-            KT_TRUE(v.v[i].offset > before);
-            before = v.v[i].offset;
-        }
-        for (int32_t k = 0; k < keys; k++) { /* the last word on each key stands */
-            size_t last = n_all, found = v.n;
-            for (size_t i = 0; i < n_all; i++) {
-                last = all[i].key == k ? i : last;
-            }
-            for (size_t i = 0; i < v.n; i++) {
-                found = v.v[i].key == k ? i : found;
-            }
-            if (last < n_all && (all[last].value >= 0 || !(run % 2))) {
-                KT_REQUIRE(found < v.n);
-                KT_EQ(v.v[found].offset, all[last].offset);
-            } else if (found < v.n) {
-                KT_EQ(v.v[found].value,
-                      all[last].value); /* a tombstone may be gone, not outlived */
-            }
-            /* and below the clean offset there is no second one */
-            size_t copies = 0;
-            for (size_t i = 0; i < v.n; i++) {
-                copies += v.v[i].key == k && v.v[i].offset < log->clean;
-            }
-            KT_TRUE(copies <= 1);
-        }
-        sk_view_free(&v);
+        compare(log, all, n_all, keys, run % 2 == 0);
         kc_free(all);
         st_close(&br, log);
         end();

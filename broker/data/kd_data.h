@@ -67,7 +67,7 @@ int32_t kd_n_open(const struct kd_data *d);
 /* ---- waiting for a partition to be installed here ---- */
 
 /* fn runs once, on the owner's loop: when the partition is installed there, before anything that
- * arrives later, or at the deadline. First come, first served. */
+ * arrives later, or at the earliest deadline of those who wait for it. First come, first served. */
 struct kd_arrival {
     struct kc_list node;
     struct kd_timer timer;

@@ -147,16 +147,28 @@ static void on_log_event(void *ctx, struct ks_log *log, bool gone)
 
 /* ---- arrivals ---- */
 
+static void arrived(struct kd_loop *l, const uint8_t key[KD_KEY])
+{
+    struct kc_list *head = kc_map_del(&l->awaited, key, KD_KEY);
+    while (head && !kc_list_empty(head)) {
+        struct kd_arrival *a = KC_LIST_ENTRY(head->next, struct kd_arrival, node);
+        kc_list_del(&a->node);
+        kd_timer_disarm(&l->timers, &a->timer);
+        a->fn(a);
+    }
+    kc_free(head);
+}
+
+/* Nobody waits longer than who came first: a request that went on waiting behind one that was turned
+ * away would overtake it if the partition came now, and the second of a producer's pipelined batches
+ * must not be judged without the first (its sequence would have a gap, which makes clients begin a new
+ * epoch and send again what was written already). */
 static void on_late(struct kd_timer *t)
 {
     struct kd_arrival *a = KC_CONTAINER_OF(t, struct kd_arrival, timer);
-    struct kd_loop *l = kd_here();
-    kc_list_del(&a->node);
-    struct kc_list *head = kc_map_get(&l->awaited, a->key, KD_KEY);
-    if (head && kc_list_empty(head)) {
-        kc_free(kc_map_del(&l->awaited, a->key, KD_KEY));
-    }
-    a->fn(a);
+    uint8_t key[KD_KEY];
+    memcpy(key, a->key, sizeof(key));
+    arrived(kd_here(), key);
 }
 
 void kd_await(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
@@ -174,18 +186,6 @@ void kd_await(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partiti
     kc_list_add_tail(head, &a->node);
     a->timer = (struct kd_timer){.fn = on_late};
     kd_timer_arm(&l->timers, &a->timer, deadline_ms);
-}
-
-static void arrived(struct kd_loop *l, const uint8_t key[KD_KEY])
-{
-    struct kc_list *head = kc_map_del(&l->awaited, key, KD_KEY);
-    while (head && !kc_list_empty(head)) {
-        struct kd_arrival *a = KC_LIST_ENTRY(head->next, struct kd_arrival, node);
-        kc_list_del(&a->node);
-        kd_timer_disarm(&l->timers, &a->timer);
-        a->fn(a);
-    }
-    kc_free(head);
 }
 
 /* ---- install ---- */

@@ -273,5 +273,43 @@ static void slots_are_told_to_their_coordinator(void)
     down();
 }
 
+static struct kd_arrival arrivals[3];
+static int served[3];
+static int n_served;
+
+static void on_served(struct kd_arrival *a)
+{
+    served[n_served++] = (int)(a - arrivals);
+    if (n_served == KC_ARRAY_LEN(arrivals)) {
+        atomic_store(&fx.done, true);
+    }
+}
+
+/* The first gives up soon, the others would wait for ever. */
+static void await_all(void *arg)
+{
+    (void)arg;
+    for (size_t i = 0; i < KC_ARRAY_LEN(arrivals); i++) {
+        arrivals[i] = (struct kd_arrival){.fn = on_served};
+        kd_await(fx.data, &fx.topic, 0, &arrivals[i], i == 0 ? kc_mono_ms() + 20 : INT64_MAX);
+    }
+}
+
+static void who_waits_behind_one_that_gave_up_is_turned_away_with_it(void)
+{
+    up();
+    n_served = 0;
+    rt_call(kd_loop_of(fx.data, &fx.topic, 0), await_all, NULL);
+    wait_for(&fx.done);
+    for (int i = 0; i < n_served; i++) {
+        KT_EQ(served[i], i);
+    }
+    open_part(&fx.topic, 0); /* nobody is left that it could be given to */
+    KT_EQ(n_served, 3);
+    release(&fx.topic, 0, false, -1);
+    down();
+}
+
 KT_MAIN("parts", KT(partitions_are_found_on_their_loop_and_known_on_all),
-        KT(only_the_waiters_of_a_partition_are_woken), KT(slots_are_told_to_their_coordinator))
+        KT(only_the_waiters_of_a_partition_are_woken), KT(slots_are_told_to_their_coordinator),
+        KT(who_waits_behind_one_that_gave_up_is_turned_away_with_it))

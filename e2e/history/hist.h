@@ -92,6 +92,7 @@ struct hist_commit {
     int16_t group;
     uint16_t process;
     bool asked, unknown;
+    bool open; /* begun, and no outcome yet */
 };
 
 enum hist_class {

@@ -339,30 +339,71 @@ static bool final_line(struct loading *l, struct line *in)
     return true;
 }
 
-static bool commit_line(struct loading *l, struct line *in, bool asked)
+static void add_commit(struct hist *h, const struct hist_commit *c)
+{
+    h->commits = hist_grow(h->commits, h->n_commits, &h->room_commits, sizeof(*h->commits));
+    h->commits[h->n_commits++] = *c;
+}
+
+static bool register_of(struct loading *l, struct line *in, struct hist_commit *c)
+{
+    const char *name;
+    size_t len;
+    if (!word(in, &name, &len)) {
+        return false;
+    }
+    c->group = (int16_t)intern(l->h->groups, &l->h->n_groups, name, len);
+    return c->group >= 0 && part_of(l, in, &c->part) && offset_of(in, &c->offset);
+}
+
+/* Whoever is killed in the middle of a commit has said that it began. */
+static bool begun_line(struct loading *l, struct line *in)
+{
+    struct hist_commit c = {
+        .process = l->number, .end_us = INT64_MAX, .unknown = true, .open = true};
+    if (!time_of(in, &c.start_us) || !register_of(l, in, &c)) {
+        return false;
+    }
+    add_commit(l->h, &c);
+    return true;
+}
+
+static bool told_line(struct loading *l, struct line *in)
+{
+    struct hist_commit c = {.process = l->number, .asked = true};
+    if (!time_of(in, &c.start_us) || !time_of(in, &c.end_us) || !register_of(l, in, &c)) {
+        return false;
+    }
+    add_commit(l->h, &c);
+    return true;
+}
+
+static bool commit_line(struct loading *l, struct line *in)
 {
     struct hist *h = l->h;
-    struct hist_commit c = {.process = l->number, .asked = asked};
-    const char *w;
+    struct hist_commit c = {.process = l->number};
+    const char *how;
     size_t len;
-    if (!time_of(in, &c.start_us) || !time_of(in, &c.end_us) || !word(in, &w, &len)) {
+    if (!time_of(in, &c.start_us) || !time_of(in, &c.end_us) || !register_of(l, in, &c) ||
+        !word(in, &how, &len)) {
         return false;
     }
-    c.group = (int16_t)intern(h->groups, &h->n_groups, w, len);
-    if (c.group < 0 || !part_of(l, in, &c.part) || !offset_of(in, &c.offset)) {
+    c.unknown = len == 7 && memcmp(how, "unknown", len) == 0;
+    if (!c.unknown && (len != 2 || memcmp(how, "ok", len) != 0)) {
         return false;
     }
-    if (!asked) {
-        if (!word(in, &w, &len)) {
-            return false;
+    /* A commit's lines stand together: the one that began is among the last of this process. */
+    for (size_t i = h->n_commits; i > 0 && h->commits[i - 1].process == l->number; i--) {
+        struct hist_commit *b = &h->commits[i - 1];
+        if (b->open && b->group == c.group && b->part == c.part && b->offset == c.offset) {
+            *b = c;
+            return true;
         }
-        c.unknown = len == 7 && memcmp(w, "unknown", len) == 0;
-        if (!c.unknown && (len != 2 || memcmp(w, "ok", len) != 0)) {
-            return false;
+        if (!b->open && b->start_us < c.start_us) {
+            break;
         }
     }
-    h->commits = hist_grow(h->commits, h->n_commits, &h->room_commits, sizeof(*h->commits));
-    h->commits[h->n_commits++] = c;
+    add_commit(h, &c);
     return true;
 }
 
@@ -396,9 +437,12 @@ static bool load_line(struct loading *l, struct line *in)
         return water_line(l, in);
     case 'e':
         return final_line(l, in);
+    case 'b':
+        return begun_line(l, in);
     case 'c':
+        return commit_line(l, in);
     case 'o':
-        return commit_line(l, in, kind == 'o');
+        return told_line(l, in);
     default:
         return false;
     }

@@ -127,7 +127,7 @@ class Faults:
         else:
             self.wait(0.2)
             return
-        self.wait(self.random.uniform(0.3, 6))
+        self.wait(self.random.uniform(0.3, 4))
         if self.random.random() < 0.1:
             self._calm()
 

@@ -71,6 +71,9 @@ def nothing_acknowledged_is_lost_doubled_or_reordered(c):
     print(f"     seed {SEED}: {f} in {took:.0f} s", flush=True)
     for what, n in counts.items():
         print(f"     {what}: {n}", flush=True)
+    fatal = {what: n["fatal"] for what, n in counts.items() if "fatal" in n}
+    check(not fatal, "idempotent producers gave up:", fatal)
+    check(sum("hung" in n for n in counts.values()) <= 2, "clients hung:", counts)
     report = history.check(r.files, compacted=[COMPACTED], build=BUILD)
     return history.summary(report)
 

@@ -228,6 +228,15 @@ static void committed_offset_goes_back(void)
         "P 3 group\nc 300 310 g t 0 1 unknown\nc 320 330 g t 0 2 ok\no 3000400 3000410 g t 0 1\n");
 }
 
+static void commit_that_only_began_may_have_happened(void)
+{
+    EXPECT(HIST_CLASSES, sends, final_read, "P 3 group\nb 300 g t 0 1\n",
+           "P 4 group\no 3000400 3000410 g t 0 1\no 3000500 3000510 g t 0 -1\n");
+    EXPECT(HIST_OFFSET_BACK, sends, final_read, /* this one has an outcome, and was replaced */
+           "P 3 group\nb 300 g t 0 1\nc 300 310 g t 0 1 ok\nb 320 g t 0 2\nc 320 330 g t 0 2 ok\n"
+           "o 3000400 3000410 g t 0 1\n");
+}
+
 static void malformed_files_are_refused(void)
 {
     static const char *const bad[] = {
@@ -307,4 +316,5 @@ KT_MAIN("history", KT(good_history_has_no_findings), KT(offset_with_two_values_i
         KT(later_send_stands_before_an_earlier_acknowledgement), KT(polls_go_back),
         KT(poll_leaves_out_a_record_that_others_saw),
         KT(high_watermark_below_what_was_known_is_stale), KT(committed_offset_goes_back),
-        KT(malformed_files_are_refused), KT(a_million_records_are_checked))
+        KT(commit_that_only_began_may_have_happened), KT(malformed_files_are_refused),
+        KT(a_million_records_are_checked))

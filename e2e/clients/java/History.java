@@ -203,6 +203,7 @@ public final class History {
                     continue;
                 }
                 long c0 = now();
+                next.forEach((tp, at) -> out.line("b " + c0 + " " + group + " " + tp.topic() + " " + tp.partition() + " " + at.offset()));
                 String how = "ok";
                 try {
                     consumer.commitSync(next);

@@ -27,6 +27,11 @@ class File:
         with self.lock:
             self.file.write(text)
 
+    def flush(self):
+        """Whatever happens to this process next, what was written so far is there."""
+        with self.lock:
+            self.file.flush()
+
     def close(self):
         self.file.close()
 
@@ -55,7 +60,8 @@ def parse_topics(spec):
 
 def produce(path, number, bootstrap, spec, rate, mode):
     idempotent = mode == "idempotent"
-    out = File(path, number, f"librdkafka-{mode} {'idempotent' if idempotent else 'ordered'}")
+    # Not "ordered" if plain: its one request in flight is one a broker, and after a change of leader later records may overtake.
+    out = File(path, number, f"librdkafka-{mode}{' idempotent' if idempotent else ''}")
     places = parse_topics(spec)
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 2, "batch.size": 100000,
                          "enable.idempotence": idempotent,
@@ -78,13 +84,24 @@ def produce(path, number, bootstrap, spec, rate, mode):
         while i < due:
             topic, partition = places[i % len(places)]
             value = (number << 40) + i
-            out.line("s", now(), topic, partition, value, i % 53)
-            producer.produce(topic, key=str(i % 53), value=f"{value} {'x' * (i * 7919 % 300)}", partition=partition,
-                             on_delivery=on_delivery)
+            key, filler = i % 53, i * 7919 % 300
             i += 1
-        producer.poll(0.005)
+            out.line("s", now(), topic, partition, value, key)
+            try:
+                producer.produce(topic, key=str(key), value=f"{value} {'x' * filler}", partition=partition,
+                                 on_delivery=on_delivery)
+            except KafkaException as e:  # an idempotent producer that lost track gives up for good
+                counts["fatal"] = str(e)
+                break
+        try:
+            producer.poll(0.005)
+        except KafkaException as e:
+            counts["fatal"] = str(e)
+        if "fatal" in counts:
+            done.wait()
     counts["sent"] = i
-    producer.flush(200)
+    if "fatal" not in counts:
+        producer.flush(200)
     out.close()
     print(json.dumps(counts))
 
@@ -179,7 +196,10 @@ def group(path, number, bootstrap, spec, name):
         read += len(messages)
         if not at:
             continue
-        t0, how = now(), "ok"
+        t0 = now()
+        for (topic, partition), offset in at.items():
+            out.line("b", t0, name, topic, partition, offset)
+        out.flush()
         try:
             results = consumer.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in at.items()], asynchronous=False)
             failed = {(r.topic, r.partition) for r in results if r.error}
@@ -196,13 +216,25 @@ def group(path, number, bootstrap, spec, name):
 
 # ---- the end ----
 
+def watermarks(consumer, topic, partition):
+    """Asks until a leader answers: whoever leads may just have taken over."""
+    end = time.monotonic() + 90
+    while True:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        except KafkaException:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def read(path, number, bootstrap, spec):
     """Reads every partition from its start to its high watermark."""
     out, total = File(path, number, "librdkafka-final"), 0
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "final", "enable.auto.commit": False,
                          "auto.offset.reset": "error", **FAST})
     for topic, partition in parse_topics(spec):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        low, high = watermarks(consumer, topic, partition)
         consumer.assign([TopicPartition(topic, partition, low)])
         out.line("r", now(), topic, partition, low)
         at, idle = low, time.monotonic()

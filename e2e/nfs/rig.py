@@ -64,9 +64,7 @@ class Rig:
                     "ip tuntap add dev tapB mode tap", "ip link set tapB master br0 up"):
             sh(*self.inside(*cmd.split()))
         (self.dir / "ganesha.conf").write_text(CONFIG.format(export=self.export))
-        self.start(*self.inside("ganesha.nfsd", "-F", "-f", str(self.dir / "ganesha.conf"), "-L", str(self.dir / "ganesha.log"), "-p",
-                                str(self.dir / "ganesha.pid")), log="ganesha.out")
-        self.await_(self.listening, "the NFS server", 30)
+        self.start_server()
         for role, ip in (("A", "10.77.0.11"), ("B", "10.77.0.12")):
             env = dict(os.environ, TMPDIR="/dev/shm", HOME=str(self.dir))
             self.nodes[role] = self.start(*self.inside(
@@ -78,6 +76,19 @@ class Rig:
             text = (self.ctl / f"{role}.mount").read_text()
             if "failed" in text:
                 raise RuntimeError(f"node {role}: {text}")
+
+    def start_server(self):
+        self.server = self.start(*self.inside("ganesha.nfsd", "-F", "-f", str(self.dir / "ganesha.conf"), "-L",
+                                              str(self.dir / "ganesha.log"), "-p", str(self.dir / "ganesha.pid")), log="ganesha.out")
+        self.await_(self.listening, "the NFS server", 30)
+
+    def restart_server(self):
+        """kill -9 and a new one: what clients wrote and it had not made stable must be sent again by them, or is lost."""
+        self.server.kill()
+        self.server.wait()
+        self.procs.remove(self.server)
+        self.await_(lambda: not self.listening(), "the end of the NFS server", 10)
+        self.start_server()
 
     def listening(self):
         text = sh(*self.inside("sh", "-c", "cat /proc/net/tcp /proc/net/tcp6"))

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Two real NFS clients fight for a partition with the production storage engine; then every acknowledged record is
-looked for. The build with a cached attribute read in place of the fence check must lose: the test proves that it can fail.
+"""Two real NFS clients fight for partitions; then every acknowledged record is looked for.
 
-KAAS_SOAK=1: 60 s and three freezes, as long as the NFS lease allows for."""
+First with the production storage engine alone (kaas-fight: many takeovers a second), then with whole brokers and Kafka
+clients (brokers.py). The builds with a cached attribute read in place of the fence check must lose: the test proves that it
+can fail.
+
+KAAS_SOAK=1: 60 s each and three freezes longer than the NFS lease."""
 
 import os
 import pathlib
@@ -12,14 +15,16 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-from kaaslib import runner  # noqa: E402
+from kaaslib import clients, history, runner  # noqa: E402
 from kaaslib.runner import check, scenario  # noqa: E402
+import brokers  # noqa: E402
 import rig  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
-SECONDS = 60 if SOAK else 20
+SECONDS = 60 if SOAK else 10
 FREEZES = 3 if SOAK else 1
 FROZEN_S = 13 if SOAK else 6
+SERVER_KILLS = 5 if SOAK else 2
 BUILT = HERE.parent.parent / "build/release/bin"
 BIN = pathlib.Path("/mnt/ctl")  # where a node finds the programs, wherever the tree lies
 
@@ -64,19 +69,36 @@ def nothing_is_lost_between_two_fighters(r):
     return note
 
 
+def freezes_and_a_cut(r):
+    for _ in range(FREEZES):
+        time.sleep(3)
+        r.freeze("A")
+        time.sleep(FROZEN_S)
+        r.freeze("A", False)
+    time.sleep(2)
+    r.cut("B")
+    time.sleep(4)
+    r.cut("B", False)
+
+
+def server_deaths(r):
+    for _ in range(SERVER_KILLS):
+        time.sleep(3)
+        r.restart_server()
+
+
 @scenario
 def nothing_is_lost_through_freezes_and_a_cut(r):
-    def disturb():
-        for _ in range(FREEZES):
-            time.sleep(3)
-            r.freeze("A")
-            time.sleep(FROZEN_S)
-            r.freeze("A", False)
-        r.cut("B")
-        time.sleep(3)
-        r.cut("B", False)
-    note = fight(r, BIN / "kaas-fight", "rough", disturb, SECONDS + FREEZES * (FROZEN_S + 3))
+    note = fight(r, BIN / "kaas-fight", "rough", lambda: freezes_and_a_cut(r), SECONDS + FREEZES * (FROZEN_S + 3))
     lost = findings(r, "rough")
+    check(not lost, len(lost), lost[:3])
+    return note
+
+
+@scenario
+def nothing_is_lost_when_the_server_dies(r):
+    note = fight(r, BIN / "kaas-fight", "server", lambda: server_deaths(r), SECONDS + SERVER_KILLS * 6)
+    lost = findings(r, "server")
     check(not lost, len(lost), lost[:3])
     return note
 
@@ -89,9 +111,46 @@ def the_build_without_the_check_loses(r):
     return f"{len(lost)} findings, as it should be"
 
 
+def broker_fight(r, name, disturb):
+    with brokers.Fight(r, name) as f:
+        disturb()
+        counts, report = f.finish()
+        check(not report["violations"], report["violations"], report["first"][:6])
+        return f"{counts}; {history.summary(report)}; {f.fsck()}"
+
+
+if SOAK:  # the next one holds all of this
+    @scenario
+    def brokers_lose_nothing_in_a_fight(r):
+        return broker_fight(r, "brokers-plain", lambda: time.sleep(SECONDS))
+
+    @scenario
+    def brokers_lose_nothing_when_the_server_dies(r):
+        return broker_fight(r, "brokers-server", lambda: server_deaths(r))
+
+
+@scenario
+def brokers_lose_nothing_through_freezes_and_a_cut(r):
+    def disturb():
+        time.sleep(SECONDS)
+        freezes_and_a_cut(r)
+    return broker_fight(r, "brokers-rough", disturb)
+
+
+@scenario
+def a_broker_without_the_check_loses(r):
+    with brokers.Fight(r, "brokers-mutant", "kaas-broker-cached") as f:
+        time.sleep(SECONDS)
+        _, report = f.finish()
+    bad = {c: report["violations"].get(c, 0) for c in ("lost", "collision")}
+    check(sum(bad.values()), "the mutant lost nothing: this test could not fail;", report["violations"])
+    return f"{report['violations']}, as it should be"
+
+
 def main():
+    clients.prepare(["confluent-kafka", "franz-go"])
     with rig.Rig() as r:
-        for program in ("kaas-broker", "kaas-fight", "kaas-fight-cached"):
+        for program in ("kaas-broker", "kaas-broker-cached", "kaas-rival", "kaas-fight", "kaas-fight-cached"):
             shutil.copy(BUILT / program, r.ctl / program)
         return runner.run(r, sys.argv[1:])
 

@@ -252,10 +252,13 @@ static void on_timer(uv_timer_t *t)
         f->register_again = false;
         struct kc_uuid inc = kc_uuid_random();
         if (ks_register(f->engine, &inc, &err)) {
-            die("register", &err);
+            /* A client whose lease ran out is told EIO once: as a broker does, try again. */
+            fprintf(stderr, "register: %s\n", err.msg);
+            f->register_again = true;
         }
     }
-    if (!f->log && f->hold_until_ms != INT64_MAX && (f->reading || kc_rng_below(&f->rng, 6) == 0)) {
+    bool may_open = !f->log && !f->register_again && f->hold_until_ms != INT64_MAX;
+    if (may_open && (f->reading || kc_rng_below(&f->rng, 6) == 0)) {
         try_open(f);
     }
 }

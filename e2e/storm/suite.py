@@ -81,7 +81,7 @@ def nothing_acknowledged_is_lost_doubled_or_reordered(c):
 @scenario
 def no_broker_crashed(c):
     """Brokers end by the storm's signals only."""
-    signals = re.findall(r"event=broker_exited broker=\d+ code=\d+ signal=(\d+)", (c.dir / "operator.log").read_text(errors="replace"))
+    signals = re.findall(r"event=broker_exited broker=\d+ code=-?\d+ signal=(\d+)", (c.dir / "operator.log").read_text(errors="replace"))
     crashes = [s for s in signals if int(s) not in (0, signal.SIGKILL, signal.SIGTERM)]
     check(not crashes, "brokers ended by signals", crashes)
     bad = [f"broker {f.parent.name}: {line}" for f in c.dir.glob("brokers/*/log") for line in f.read_text(errors="replace").splitlines()

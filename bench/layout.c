@@ -185,9 +185,9 @@ int main(int argc, char **argv)
         return 2;
     }
     struct bench b = {.dir = argv[1],
-                      .n = atoi(argv[3]),
-                      .bytes = atoi(argv[4]),
-                      .threads = atoi(argv[5]),
+                      .n = (int)strtol(argv[3], NULL, 10),
+                      .bytes = (int)strtol(argv[4], NULL, 10),
+                      .threads = (int)strtol(argv[5], NULL, 10),
                       .lock = PTHREAD_MUTEX_INITIALIZER,
                       .more = PTHREAD_COND_INITIALIZER};
     const char *layout = argv[2];

@@ -285,7 +285,7 @@ static int make_file(struct ks_clean_job *job)
     const struct ks_clean_seg *first = &job->segs[job->first];
     const struct ks_clean_seg *last = &job->segs[job->first + job->n_group - 1];
     struct ks_file *file = NULL;
-    ks_state_init(&job->fresh);
+    ks_state_fini(&job->fresh); /* the owner took the last one's segment, not the room for it */
     int rc = ks_data_file_new(job->log, &file);
     if (rc) {
         return rc;

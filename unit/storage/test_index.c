@@ -123,6 +123,12 @@ static void same_prods(const struct ks_prods *a, const struct ks_prods *b)
     }
 }
 
+/* Empty arrays are NULL, which memcmp must not be given. */
+static bool same_bytes(const void *a, const void *b, size_t len)
+{
+    return len == 0 || memcmp(a, b, len) == 0;
+}
+
 static void same_seg(const struct ks_seg *h, const struct ks_seg *f)
 {
     KT_TRUE(ks_file_eq(h->file->id, f->file->id));
@@ -137,7 +143,7 @@ static void same_seg(const struct ks_seg *h, const struct ks_seg *f)
     if (h->indexed) {
         KT_EQ(h->last_pos, f->last_pos);
         KT_EQ(h->n_marks, f->n_marks);
-        KT_EQ(memcmp(h->marks, f->marks, KC_MIN(h->n_marks, f->n_marks) * sizeof(h->marks[0])), 0);
+        KT_TRUE(same_bytes(h->marks, f->marks, KC_MIN(h->n_marks, f->n_marks) * sizeof(*h->marks)));
     }
 }
 
@@ -148,8 +154,8 @@ static void same_state(const struct ks_state *h, const struct ks_state *f)
     KT_EQ(h->bytes, f->bytes);
     same_prods(&h->prods, &f->prods);
     KT_EQ(h->aborts.n, f->aborts.n);
-    KT_EQ(memcmp(h->aborts.v, f->aborts.v, KC_MIN(h->aborts.n, f->aborts.n) * sizeof(*h->aborts.v)),
-          0);
+    KT_TRUE(same_bytes(h->aborts.v, f->aborts.v,
+                       KC_MIN(h->aborts.n, f->aborts.n) * sizeof(*h->aborts.v)));
     KT_EQ(h->n_epochs, f->n_epochs);
     for (uint32_t i = 0; i < KC_MIN(h->n_epochs, f->n_epochs); i++) {
         KT_EQ(h->epochs[i].epoch, f->epochs[i].epoch);

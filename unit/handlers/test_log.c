@@ -431,6 +431,11 @@ static void consumers_that_do_not_read_stay_within_the_budget(void)
         most = KC_MAX(most, atomic_load(&n->inflight_bytes));
     }
     KT_TRUE(most <= BUDGET);
+    /* An answer is counted on its loop a moment before its reservation is given back there. */
+    int64_t until = kc_mono_ms() + 10000;
+    while (atomic_load(&n->reserved_bytes) && kc_mono_ms() < until) {
+        poll(NULL, 0, 1);
+    }
     KT_EQ(atomic_load(&n->reserved_bytes), 0);
     KT_EQ(produce(9, -1, 0, 10).error_code, 0);
     for (int i = 0; i < SLOW; i++) {

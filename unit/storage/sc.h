@@ -112,6 +112,8 @@ struct sc_ack sc_told_of(const struct ks_batch *b);
 /* The volume is healthy again: an engine that was not there before, broker `number`, opens every
  * partition and judges it; then fsck. */
 void sc_audit(struct sc *s, int number);
+/* The end of a run with faults: heals the volume, ends the brokers, checks and audits, frees. */
+void sc_finish(struct sc *s, const struct sc_scenario *sc);
 /* Everything in the ledger is in this log, at its offset and once; a repeat of the producer's last
  * batch is told so, its open batch is appended once, and appends go on. */
 void sc_audit_log(struct sc *s, struct ks_log *log);

@@ -111,3 +111,19 @@ void sc_audit(struct sc *s, int number)
     sc_down(s, at);
     sc_fsck(s);
 }
+
+void sc_finish(struct sc *s, const struct sc_scenario *sc)
+{
+    s->faults = false;
+    atomic_store(&s->poison, false);
+    s->dying = s->dead = 0;
+    for (int i = 0; i < SC_LOGS; i++) {
+        sc_resume(s, s->logs[i].log);
+    }
+    sc_end(s);
+    if (sc->check) {
+        sc->check(s);
+    }
+    sc_audit(s, 7);
+    sc_free(s);
+}

@@ -33,6 +33,23 @@ void st_vol_remove(struct st_vol *v)
     nftw(v->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret)
+{
+    struct kc_err err = {0};
+    FILE *out = tmpfile();
+    KT_REQUIRE(out != NULL);
+    struct ks_fsck_opts o = {.dir = v->dir, .out = out};
+    if (ks_fsck(&o, ret, &err)) {
+        char line[512];
+        rewind(out);
+        while (fgets(line, sizeof(line), out)) {
+            fputs(line, stderr);
+        }
+    }
+    fclose(out);
+    KT_EQ(ret->errors, 0);
+}
+
 /* ---- brokers ---- */
 
 static void on_fenced(void *ctx, const char *why)

@@ -5,6 +5,7 @@
 
 #include "kt.h"
 #include "storage/ks_batch.h"
+#include "storage/ks_fsck.h"
 #include "storage/ks_int.h"
 
 /* ---- a volume ---- */
@@ -14,6 +15,8 @@ struct st_vol {
 };
 void st_vol_make(struct st_vol *v);
 void st_vol_remove(struct st_vol *v);
+/* fsck finds no error in it (else the test fails, and its report is printed). */
+void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret);
 
 /* ---- a broker: a loop that the test turns, and an engine ---- */
 

@@ -85,19 +85,7 @@ static void begin(struct st_broker *b)
 static uint64_t leftovers(void)
 {
     struct ks_fsck_result r;
-    struct kc_err err = {0};
-    FILE *out = tmpfile();
-    KT_REQUIRE(out != NULL);
-    struct ks_fsck_opts o = {.dir = vol.dir, .out = out};
-    if (ks_fsck(&o, &r, &err)) {
-        char line[512];
-        rewind(out);
-        while (fgets(line, sizeof(line), out)) {
-            fputs(line, stderr);
-        }
-    }
-    KT_EQ(r.errors, 0);
-    fclose(out);
+    st_vol_check(&vol, &r);
     return r.leftovers;
 }
 

@@ -155,18 +155,7 @@ static uint64_t run(const struct sc_scenario *sc, uint64_t at, uint32_t answer, 
     atomic_store(&fault.armed, true);
     sc->run(&s);
     atomic_store(&fault.armed, false);
-    s.faults = false;
-    atomic_store(&s.poison, false);
-    s.dying = s.dead = 0;
-    for (int i = 0; i < SC_LOGS; i++) {
-        sc_resume(&s, s.logs[i].log);
-    }
-    sc_end(&s);
-    if (sc->check) {
-        sc->check(&s);
-    }
-    sc_audit(&s, 7);
-    sc_free(&s);
+    sc_finish(&s, sc);
     alarm(0);
     if (s.errors) {
         fprintf(stderr, "%s: call %llu (%s) answer %u %s: KAAS_POINT=%s", sc->name,

@@ -38,18 +38,7 @@ static uint64_t run(const struct sc_scenario *sc, uint64_t n, bool for_good, int
     sc->run(&s);
     uint64_t count = kc_mem_try_count();
     kc_mem_fail_nth(0, false);
-    s.faults = false;
-    atomic_store(&s.poison, false);
-    s.dying = s.dead = 0;
-    for (int i = 0; i < SC_LOGS; i++) {
-        sc_resume(&s, s.logs[i].log);
-    }
-    sc_end(&s);
-    if (sc->check) {
-        sc->check(&s);
-    }
-    sc_audit(&s, 7);
-    sc_free(&s);
+    sc_finish(&s, sc);
     alarm(0);
     if (s.errors) {
         fprintf(stderr, "KAAS_POINT=%s", point);

@@ -155,10 +155,11 @@ static struct ks_seg *choose(const struct ks_state *st, int64_t ts, int64_t from
         if (s->end > from_offset && !s->ts_known) {
             return s; /* only the chain was read of it: its index first */
         }
-        if (s->end <= from_offset || s->max_ts < 0) {
+        if (s->end <= from_offset || s->end == s->base || (s->max_ts < 0 && ts != KS_TS_MAX)) {
             continue;
         }
-        if (ts == KS_TS_MAX) {
+        if (ts ==
+            KS_TS_MAX) { /* -1 is one, too: the largest where no record has any, as in Kafka */
             best = !best || s->max_ts > best->max_ts ? s : best;
         } else if (s->max_ts >= ts) {
             best = s;

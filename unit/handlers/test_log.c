@@ -418,21 +418,20 @@ static void consumers_that_do_not_read_stay_within_the_budget(void)
     a.n = PARTS;
     a.wait_ms = 200;
     a.max_bytes = PARTS * (1 << 20);
-    int64_t most = 0;
+    int64_t most = 0, until;
     struct kn_counters *n = kn_server_counters(h.app.net);
     for (int i = 0; i < SLOW; i++) {
         uint64_t before = fetches_answered();
         hx_dial(&h, &slow[i], 0);
         send_fetch(&slow[i], &a);
-        int64_t until = kc_mono_ms() + 10000;
+        until = kc_mono_ms() + 10000;
         while (fetches_answered() == before && kc_mono_ms() < until) {
             poll(NULL, 0, 1);
         }
         most = KC_MAX(most, atomic_load(&n->inflight_bytes));
     }
     KT_TRUE(most <= BUDGET);
-    /* An answer is counted on its loop a moment before its reservation is given back there. */
-    int64_t until = kc_mono_ms() + 10000;
+    until = kc_mono_ms() + 10000; /* given back a moment after the answer was counted */
     while (atomic_load(&n->reserved_bytes) && kc_mono_ms() < until) {
         poll(NULL, 0, 1);
     }

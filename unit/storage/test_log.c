@@ -193,6 +193,23 @@ static void timestamps_find_the_record(void)
     end();
 }
 
+static void where_no_record_has_a_timestamp_the_largest_is_the_first(void)
+{
+    begin();
+    struct ks_log *log = st_log(&b1, &topic, 0);
+    KT_EQ(lookup(log, KS_TS_MAX).offset, -1);
+    for (int i = 0; i < 2; i++) {
+        st_append(&b1, log, st_make(&(struct st_batch){.ts = -1}));
+    }
+    struct looked l = lookup(log, KS_TS_MAX);
+    KT_EQ(l.offset, 0);
+    KT_EQ(l.ts, -1);
+    KT_EQ(l.epoch, 0);
+    KT_EQ(lookup(log, 0).offset, -1);
+    st_close(&b1, log);
+    end();
+}
+
 static void the_memory_of_an_idle_log_is_small(void)
 {
     KT_TRUE(sizeof(struct ks_log) + sizeof(struct ks_seg) + sizeof(struct ks_file) <= 2048);
@@ -203,4 +220,6 @@ static void the_memory_of_an_idle_log_is_small(void)
 KT_MAIN("log", KT(acked_batches_are_read_back), KT(reads_stop_before_the_limit),
         KT(offsets_out_of_range_are_refused), KT(small_segments_roll_and_survive_a_restart),
         KT(many_appends_share_a_commit), KT(a_large_batch_of_one_holder_is_not_copied),
-        KT(timestamps_find_the_record), KT(the_memory_of_an_idle_log_is_small))
+        KT(timestamps_find_the_record),
+        KT(where_no_record_has_a_timestamp_the_largest_is_the_first),
+        KT(the_memory_of_an_idle_log_is_small))

@@ -72,10 +72,6 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
         kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
         return true;
     }
-    if (op < OP_SET || op > OP_SUBTRACT || (op != OP_DELETE && !in->value.ptr)) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST, "There is no such operation, or it needs a value.");
-        return true;
-    }
     if (op >= OP_APPEND && def->type != KB_LIST) {
         kb_refuse(c, KAFKA_INVALID_CONFIG, "Only lists are appended to and subtracted from.");
         return true;
@@ -100,6 +96,18 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
     return true;
 }
 
+/* What is wrong with a resource whatever its keys mean: as Kafka, before any key is looked at. */
+static void judge_form(const struct kw_incremental_alter_configs_request_alter_configs_resource *r,
+                       struct kb_change *c)
+{
+    for (int32_t k = 0; k < r->n_configs && !c->error; k++) {
+        int8_t op = r->configs[k].config_operation;
+        if (op < OP_SET || op > OP_SUBTRACT || (op != OP_DELETE && !r->configs[k].value.ptr)) {
+            kb_refuse(c, KAFKA_INVALID_REQUEST, "There is no such operation, or it needs a value.");
+        }
+    }
+}
+
 static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
     const struct kw_incremental_alter_configs_request *in = req->body;
@@ -121,16 +129,18 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
         return false;
     }
     int32_t n = 0;
+    judge_form(r, c);
     for (int32_t k = 0; k < r->n_configs && !c->error; k++) {
         if (!edit(req, topic, &r->configs[k], &configs[n], c)) {
             return false;
         }
-        n += configs[n].name != NULL;
-        for (int32_t j = 0; j < k && !c->error; j++) {
-            if (kc_str_eq(r->configs[j].name, r->configs[k].name)) {
+        /* Only known keys get a name, each the definition's: the walk is as short as their list. */
+        for (int32_t j = 0; j < n && configs[n].name && !c->error; j++) {
+            if (configs[j].name == configs[n].name) {
                 kb_refuse(c, KAFKA_INVALID_REQUEST, "A config is named twice.");
             }
         }
+        n += configs[n].name != NULL;
     }
     if (!c->error && !topic) {
         kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");

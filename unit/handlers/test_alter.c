@@ -86,6 +86,8 @@ static void values_are_judged_as_kafka_judges_them(void)
         {"t", SET, "message.timestamp.before.max.ms", "-1", 40},
         {"t", SET, "no.such.key", "1", 40},
         {"t", SET, "retention.ms", NULL, 42},
+        {"t", SET, "no.such.key", NULL, 42}, /* the form comes first */
+        {"t", SUBTRACT, "no.such.key", NULL, 42},
         {"t", DELETE, "no.such.key", NULL, 0}, /* it is not set */
         {"t", DELETE, "retention.ms", NULL, 0},
         {"t", APPEND, "retention.ms", "5", 40}, /* no list */

@@ -46,7 +46,7 @@ struct checked {
 };
 
 /* A compacted topic takes no record without a key (Kafka's LogValidator): a compressed batch is opened
- * for that, within the bounds of ks_clean_codec.h. For other topics none is. */
+ * for that, within the bounds of ks_codec.h. For other topics none is. */
 static struct ks_verdict check_keys(const uint8_t *p, const struct ks_batch *b,
                                     struct ks_verdict fine)
 {

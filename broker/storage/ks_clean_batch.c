@@ -16,25 +16,11 @@ void ks_clean_filter_fini(struct ks_clean_filter *f)
     ks_bytes_free(&f->kept);
 }
 
-int ks_clean_records(const uint8_t *p, const struct ks_batch *b, struct ks_bytes_buf *scratch,
-                     struct ks_record_iter *ret)
+/* The records of a batch, unpacked within what it may become. */
+static int open_records(const uint8_t *p, const struct ks_batch *b, struct ks_bytes_buf *scratch,
+                        struct ks_record_iter *ret)
 {
-    enum ks_codec codec = (enum ks_codec)(b->attrs & KS_ATTR_CODEC);
-    ks_records_begin(ret, p, b);
-    if (b->count < 0) {
-        return KC_E_CORRUPT;
-    }
-    if (codec == KS_CODEC_NONE) {
-        return 0;
-    }
-    scratch->len = 0;
-    int rc = ks_codec_unpack(codec, p + KS_BATCH_HEADER, b->size - KS_BATCH_HEADER, scratch);
-    if (rc) {
-        return rc == -ENOMEM || rc == KC_E_TOO_LARGE ? rc : KC_E_CORRUPT;
-    }
-    ret->p = scratch->p;
-    ret->end = scratch->p + scratch->len;
-    return 0;
+    return ks_records_open(p, b, ks_codec_limit(b->size - KS_BATCH_HEADER), scratch, ret);
 }
 
 int ks_clean_keyed(const uint8_t *p, const struct ks_batch *b)
@@ -43,7 +29,7 @@ int ks_clean_keyed(const uint8_t *p, const struct ks_batch *b)
     struct ks_record_iter it;
     struct ks_record r;
     struct ks_record_kv kv;
-    int more = 0, rc = ks_clean_records(p, b, &scratch, &it);
+    int more = 0, rc = open_records(p, b, &scratch, &it);
     bool keyed = true;
     while (!rc && (more = ks_records_next(&it, &r)) > 0) {
         rc = ks_record_kv(&r, &kv) ? 0 : KC_E_CORRUPT;
@@ -59,7 +45,7 @@ int ks_clean_map_batch(struct ks_clean_map *m, const uint8_t *p, const struct ks
     struct ks_record_iter it;
     struct ks_record r;
     struct ks_record_kv kv;
-    int rc = ks_clean_records(p, b, scratch, &it);
+    int rc = open_records(p, b, scratch, &it);
     int more = 0;
     while (!rc && (more = ks_records_next(&it, &r)) > 0) {
         int64_t offset = b->base + r.offset_delta;
@@ -275,7 +261,7 @@ int ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_
         return rc;
     }
     if (!discard) {
-        rc = ks_clean_records(p, b, &f->plain, &it);
+        rc = open_records(p, b, &f->plain, &it);
         rc = rc ? rc : walk(f, it, b, false, 0, &v);
     }
     if (rc) {

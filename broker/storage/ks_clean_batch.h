@@ -9,7 +9,7 @@
 #ifndef KS_CLEAN_BATCH_H
 #define KS_CLEAN_BATCH_H
 
-#include "storage/ks_clean_codec.h"
+#include "storage/ks_codec.h"
 #include "storage/ks_clean_map.h"
 #include "storage/ks_clean_txn.h"
 
@@ -34,10 +34,6 @@ struct ks_clean_filter {
     struct ks_clean_stats stats;
     struct ks_bytes_buf plain, kept; /* scratch: unpacked records, and what stays of them */
 };
-
-/* The records of a batch that may be compressed: p holds b->size bytes; unpacked into scratch. */
-int ks_clean_records(const uint8_t *p, const struct ks_batch *b, struct ks_bytes_buf *scratch,
-                     struct ks_record_iter *ret);
 
 /* Whether every record of a data batch has a key: 1, 0; KC_E_CORRUPT and others: it does not open. */
 int ks_clean_keyed(const uint8_t *p, const struct ks_batch *b);

@@ -1,15 +1,19 @@
 /* Offsets by timestamp (ListOffsets).
  *
- * Index and max timestamps find the batch; an uncompressed batch is walked to the record, as Kafka
- * does. A compressed batch is not opened here: the answer is its first offset, with its base
- * timestamp if that is not before the asked one, else its max timestamp. A consumer that seeks there
- * starts at most one batch early and misses nothing. For KS_TS_MAX in a compressed batch the answer
- * is its last offset. With LogAppendTime every record has the batch's max timestamp. */
+ * Index and max timestamps find the batch, which is walked to the record, as Kafka does; a compressed
+ * one is unpacked for it. Memory: the batch and UNPACK_MAX bytes a thread of the read pool. Of a batch
+ * that holds more than that the answer is its first offset with its max timestamp: a consumer that
+ * seeks there starts at most one batch early and misses nothing; for KS_TS_MAX its last offset. A
+ * batch that does not open is CORRUPT_MESSAGE. With LogAppendTime every record has the batch's max
+ * timestamp. */
 #include <errno.h>
 
 #include "base/kc_mem.h"
+#include "storage/ks_codec.h"
 #include "storage/ks_read.h"
 #include "storage/ks_scan.h"
+
+enum { UNPACK_MAX = 32 * 1024 * 1024 };
 
 static bool stop_here(const struct ks_read_req *r, const struct ks_batch *b)
 {
@@ -31,37 +35,55 @@ static int on_batch(void *arg, const struct ks_batch *b, uint64_t pos)
     return stop_here(p->r, b);
 }
 
-/* True: found a record in the batch. */
-static bool in_records(struct ks_read_req *r, const uint8_t *p, const struct ks_batch *b)
+static void take(struct ks_read_req *r, int64_t offset, int64_t ts)
 {
-    struct ks_record_iter it;
+    r->found_offset = offset;
+    r->found_ts = ts;
+}
+
+/* Walks records to the first one with the asked timestamp; for KS_TS_MAX to the first with the largest
+ * there is, whatever the header says. 1 = found, 0 = none has it, KC_E_CORRUPT. */
+static int in_records(struct ks_read_req *r, struct ks_record_iter *it, int64_t base)
+{
+    bool max = r->ts == KS_TS_MAX;
     struct ks_record rec;
-    int64_t want = r->ts == KS_TS_MAX ? r->max_ts : r->ts;
-    ks_records_begin(&it, p, b);
-    while (ks_records_next(&it, &rec) > 0) {
-        int64_t offset = b->base + rec.offset_delta;
-        if (rec.timestamp >= want && offset >= r->floor) {
-            r->found_offset = offset;
-            r->found_ts = rec.timestamp;
-            return true;
+    int more;
+    while ((more = ks_records_next(it, &rec)) > 0) {
+        int64_t offset = base + rec.offset_delta;
+        if (offset < r->floor ||
+            (max ? r->found_offset >= 0 && rec.timestamp <= r->found_ts : rec.timestamp < r->ts)) {
+            continue;
+        }
+        take(r, offset, rec.timestamp);
+        if (!max) {
+            return 1;
         }
     }
-    return false;
+    return more < 0 ? KC_E_CORRUPT : r->found_offset >= 0;
+}
+
+/* The batch as it was read. 1 = found, 0 = go on behind it, negative = error. */
+static int search(struct ks_read_req *r, const uint8_t *p, const struct ks_batch *b)
+{
+    struct ks_bytes_buf plain = {0};
+    struct ks_record_iter it;
+    int rc = ks_batch_crc_ok(p, b) ? ks_records_open(p, b, UNPACK_MAX, &plain, &it) : KC_E_CORRUPT;
+    if (rc == KC_E_TOO_LARGE) {
+        bool max = r->ts == KS_TS_MAX;
+        take(r, max ? ks_batch_last(b) : KC_MAX(b->base, r->floor), b->max_ts);
+        rc = 1;
+    } else if (rc == 0) {
+        rc = in_records(r, &it, b->base);
+    }
+    ks_bytes_free(&plain);
+    return rc;
 }
 
 /* 1 = found, 0 = go on behind this batch, negative = error. */
 static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t pos)
 {
     if (b->attrs & KS_ATTR_APPEND_TIME) {
-        r->found_offset = KC_MAX(b->base, r->floor);
-        r->found_ts = b->max_ts;
-        return 1;
-    }
-    if (b->attrs & KS_ATTR_CODEC) {
-        bool max = r->ts == KS_TS_MAX;
-        r->found_offset = max ? ks_batch_last(b) : KC_MAX(b->base, r->floor);
-        bool base = !max && !(b->attrs & KS_ATTR_HORIZON) && b->base_ts >= r->ts;
-        r->found_ts = base ? b->base_ts : b->max_ts;
+        take(r, KC_MAX(b->base, r->floor), b->max_ts);
         return 1;
     }
     uint8_t *p = kc_try_alloc(b->size);
@@ -69,8 +91,11 @@ static int open_batch(struct ks_read_req *r, const struct ks_batch *b, uint64_t 
         return -ENOMEM;
     }
     ssize_t n = ks_fs_pread(&r->log->e->fs, ks_file_fd(r->file), p, b->size, pos);
-    int rc = n < 0 ? (int)n : n < (ssize_t)b->size ? KC_E_CORRUPT : in_records(r, p, b);
+    int rc = n < 0 ? (int)n : n < (ssize_t)b->size ? KC_E_CORRUPT : search(r, p, b);
     kc_free(p);
+    if (rc == KC_E_CORRUPT) {
+        ks_read_corrupt(r, b->base);
+    }
     return rc;
 }
 
@@ -100,7 +125,7 @@ static void run_lookup(struct ks_read_req *r)
     if (fd >= 0) {
         ks_file_release(r->file);
     }
-    r->error = rc < 0 ? KS_K_STORAGE_ERROR : 0;
+    r->error = rc == KC_E_CORRUPT ? KS_K_CORRUPT_MESSAGE : rc < 0 ? KS_K_STORAGE_ERROR : 0;
 }
 
 static void fail_lookup(struct ks_read_req *r, int16_t error)

@@ -146,7 +146,7 @@ void sk_view_add(struct sk_view *v, const uint8_t *p, const struct ks_batch *b)
     v->batches++;
     v->empty_batches += b->count == 0;
     v->horizons += (b->attrs & KS_ATTR_HORIZON) != 0;
-    KT_REQUIRE(ks_clean_records(p, b, &scratch, &it) == 0);
+    KT_REQUIRE(ks_records_open(p, b, 1 << 26, &scratch, &it) == 0);
     int rc;
     while ((rc = ks_records_next(&it, &r)) > 0) {
         KT_REQUIRE(ks_record_kv(&r, &kv));

@@ -1,4 +1,4 @@
-#include "storage/ks_clean_codec.h"
+#include "storage/ks_codec.h"
 
 #include <errno.h>
 #include <lz4frame.h>
@@ -9,7 +9,6 @@
 
 #include "base/kc_error.h"
 #include "base/kc_mem.h"
-#include "storage/ks_batch.h"
 #include "storage/ks_bytes.h"
 
 enum {
@@ -192,9 +191,11 @@ static int unpack_snappy(const uint8_t *p, size_t len, struct ks_bytes_buf *out,
     return rc;
 }
 
-int ks_codec_unpack(enum ks_codec codec, const uint8_t *p, size_t len, struct ks_bytes_buf *out)
+int ks_codec_unpack(enum ks_codec codec, struct kc_bytes packed, size_t most,
+                    struct ks_bytes_buf *out)
 {
-    size_t cap = out->len + ks_codec_limit(len);
+    const uint8_t *p = packed.ptr;
+    size_t len = (size_t)packed.len, cap = out->len + most;
     switch (codec) {
     case KS_CODEC_NONE:
         return ks_bytes_add(out, p, len, cap);
@@ -208,6 +209,28 @@ int ks_codec_unpack(enum ks_codec codec, const uint8_t *p, size_t len, struct ks
         return unpack_zstd(p, len, out, cap);
     }
     return KC_E_MALFORMED;
+}
+
+int ks_records_open(const uint8_t *p, const struct ks_batch *b, size_t most,
+                    struct ks_bytes_buf *scratch, struct ks_record_iter *ret)
+{
+    enum ks_codec codec = (enum ks_codec)(b->attrs & KS_ATTR_CODEC);
+    ks_records_begin(ret, p, b);
+    if (b->count < 0) {
+        return KC_E_CORRUPT;
+    }
+    if (codec == KS_CODEC_NONE) {
+        return 0;
+    }
+    scratch->len = 0;
+    struct kc_bytes packed = {p + KS_BATCH_HEADER, (int32_t)(b->size - KS_BATCH_HEADER)};
+    int rc = ks_codec_unpack(codec, packed, most, scratch);
+    if (rc) {
+        return rc == -ENOMEM || rc == KC_E_TOO_LARGE ? rc : KC_E_CORRUPT;
+    }
+    ret->p = scratch->p;
+    ret->end = scratch->p + scratch->len;
+    return 0;
 }
 
 /* ---- packing ---- */

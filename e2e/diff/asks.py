@@ -144,10 +144,7 @@ def explained(world, op, kafka, kaas):
         if "stamp" in op:
             return b >= world.starts(world.kaas, op["topic"])[op["part"]]
         at = op["raw"] if "raw" in op else world.t0 + op["at"]
-        found = first_at(world, op["topic"], op["part"], at)
-        return found == (b, kaas["Timestamp"]) or (found and compressed(world, op["topic"], op["part"], b, found[0]))
-    if a >= 0 and b >= 0 and compressed(world, op["topic"], op["part"], a, b):
-        return True  # kaas does not open compressed batches: the answer is the first record of the right one
+        return first_at(world, op["topic"], op["part"], at) == (b, kaas["Timestamp"])
     # Kafka's latest record may lie below the log start, as long as its file is there.
     return op.get("raw") == -3 and 0 <= a < world.starts(world.kafka, op["topic"])[op["part"]]
 
@@ -173,14 +170,6 @@ def first_at(world, topic, part, at):
             if o >= start and t >= at:
                 return o, t
     return None
-
-
-def compressed(world, topic, part, *offsets):
-    """Whether the offsets are of one compressed batch."""
-    start = world.starts(world.kafka, topic)[part]
-    for base, last, _, batch in batches_from(world, topic, part, max(start, min(offsets))):
-        return batch[22] & 7 and base <= min(offsets) and max(offsets) <= last
-    return False
 
 
 def epoch_end(world, op):

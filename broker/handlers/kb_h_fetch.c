@@ -1,6 +1,7 @@
 /* 1 Fetch: reads record batches; waits for more when there are too few.
  *
- * v4      isolation level. v5: log start offset. v7: sessions (KIP-227), which are declined: the
+ * v4      isolation level: to read_committed nothing from the last stable offset on, and the aborted
+ *         transactions that what is sent may hold data of. v5: log start offset. v7: sessions (KIP-227), which are declined: the
  *         answer's session id is 0 and clients go on with full requests. v9: leader epochs.
  * v12     divergence by the last fetched epoch. v13: topics by id. v16: addresses of new leaders
  *         (KIP-951). v17-18: fields of replicas, which do not exist here.
@@ -44,6 +45,8 @@ struct part {
     int32_t n_slices;
     struct kc_slice *slices; /* references; on the heap, as few partitions have any */
     int64_t bytes;
+    int32_t n_aborted;
+    struct kw_fetch_response_aborted_transaction *aborted; /* on the heap, too */
     struct kd_waiter waiter;
 };
 
@@ -74,11 +77,47 @@ static struct part *part_at(struct fetch *f, int32_t i)
 
 /* ---- a pass, on the partition's loop ---- */
 
+/* What a consumer must know to leave out aborted data before `limit`. It is asked for before the read,
+ * in the same turn as the file is chosen: a cleaning that takes the data away also takes the knowledge
+ * of it. */
+static bool note_aborted(struct part *p, const struct ks_log *log, int64_t limit)
+{
+    struct ks_aborted none;
+    int32_t n = ks_log_aborted(log, p->in->fetch_offset, limit, &none, 0);
+    if (n == 0) {
+        return true;
+    }
+    struct ks_aborted *all = kc_try_alloc((size_t)n * sizeof(*all));
+    p->aborted = all ? kc_try_alloc((size_t)n * sizeof(*p->aborted)) : NULL;
+    if (p->aborted) {
+        p->n_aborted = ks_log_aborted(log, p->in->fetch_offset, limit, all, n);
+        for (int32_t i = 0; i < n; i++) {
+            p->aborted[i] = (struct kw_fetch_response_aborted_transaction){
+                .producer_id = all[i].producer_id, .first_offset = all[i].first_offset};
+        }
+    }
+    kc_free(all);
+    return p->aborted != NULL;
+}
+
+/* Of those, the ones that began in what was read or before it. */
+static void keep_aborted(struct part *p, int64_t next_offset)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_aborted; i++) {
+        if (p->aborted[i].first_offset < next_offset) {
+            p->aborted[n++] = p->aborted[i];
+        }
+    }
+    p->n_aborted = n;
+}
+
 static void on_read(void *ctx, const struct ks_read_result *r)
 {
     struct part *p = ctx;
     struct fetch *f = fetch_of(&p->item);
     p->item.error = r->error;
+    keep_aborted(p, r->n_slices > 0 ? r->next_offset : p->in->fetch_offset);
     if (!r->error && r->n_slices > 0) {
         p->slices = kc_alloc((size_t)r->n_slices * sizeof(*p->slices));
         memcpy(p->slices, r->slices, (size_t)r->n_slices * sizeof(*p->slices));
@@ -154,6 +193,11 @@ static void read_part(struct kb_item *item)
         kb_fan_done(item);
         return;
     }
+    if (in->isolation_level == 1 && !note_aborted(p, kd_part_log(open), limit)) {
+        item->error = KAFKA_KAFKA_STORAGE_ERROR;
+        kb_fan_done(item);
+        return;
+    }
     struct ks_read_args args = {.offset = p->in->fetch_offset,
                                 .limit_offset = limit,
                                 .max_bytes = (int32_t)KC_MAX(room, (int64_t)0),
@@ -197,7 +241,7 @@ static void park_part(struct kb_item *item)
 
 /* ---- the answer, on the home loop ---- */
 
-static void drop_slices(struct part *p)
+static void drop_read(struct part *p)
 {
     for (int32_t i = 0; i < p->n_slices; i++) {
         kc_buf_unref(p->slices[i].buf);
@@ -206,6 +250,9 @@ static void drop_slices(struct part *p)
     p->slices = NULL;
     p->n_slices = 0;
     p->bytes = 0;
+    kc_free(p->aborted);
+    p->aborted = NULL;
+    p->n_aborted = 0;
 }
 
 static void give_back(struct fetch *f)
@@ -256,7 +303,7 @@ static void fill(struct fetch *f, struct part *p, int64_t *total,
     out->high_watermark = p->high_watermark;
     out->last_stable_offset = p->last_stable;
     out->log_start_offset = p->log_start;
-    /* An empty list where it was asked for, null otherwise: nothing is ever aborted yet. */
+    /* As Kafka: a list, maybe empty, where it was asked for, null otherwise. */
     out->n_aborted_transactions = in->isolation_level == 1 ? 0 : -1;
     if (p->diverging_epoch >= 0) {
         out->diverging_epoch.epoch = p->diverging_epoch;
@@ -266,6 +313,10 @@ static void fill(struct fetch *f, struct part *p, int64_t *total,
     if (p->n_slices > 0 && (*total == 0 || *total + p->bytes <= f->room)) {
         out->records_slices = p->slices;
         out->n_records_slices = p->n_slices;
+        if (p->n_aborted > 0) {
+            out->aborted_transactions = p->aborted;
+            out->n_aborted_transactions = p->n_aborted;
+        }
         *total += p->bytes;
     }
 }
@@ -285,7 +336,7 @@ static void answer(struct fetch *f)
     kb_send(req, &f->resp);
     give_back(f); /* sent: the connection counts it now */
     for (int32_t i = 0; i < f->fan.n; i++) {
-        drop_slices(part_at(f, i));
+        drop_read(part_at(f, i));
     }
     kb_end(req);
 }
@@ -305,7 +356,7 @@ static void begin_pass(struct fetch *f)
     f->room = kn_reserve(f->fan.req->app->net, f->max_bytes);
     for (int32_t i = 0; i < f->fan.n; i++) {
         struct part *p = part_at(f, i);
-        drop_slices(p);
+        drop_read(p);
         p->item.error = p->unresolved;
     }
     f->fan.run = read_part;
@@ -369,7 +420,7 @@ static void on_parked(struct kb_fan *fan)
 static void park(struct fetch *f, bool stale)
 {
     for (int32_t i = 0; i < f->fan.n; i++) {
-        drop_slices(part_at(f, i));
+        drop_read(part_at(f, i));
     }
     bool poor = f->room < 0;
     give_back(f);

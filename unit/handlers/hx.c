@@ -10,6 +10,7 @@
 #include "base/kc_mem.h"
 #include "groups/kg_groups.h"
 #include "handlers/kb_group.h"
+#include "handlers/kb_kafka_config.h"
 
 enum { WAIT_S = 20, FRAME_MAX = 4 << 20 };
 
@@ -101,6 +102,89 @@ void hx_down(struct hx *h)
     kg_groups_free(h->app.groups);
     kb_set_image(&h->app, NULL);
     kd_free(h->app.data);
+}
+
+/* ---- partitions: opened on the pool, installed on their loops ---- */
+
+struct opening {
+    struct kb_app *app;
+    struct ks_open_args args;
+    int rc;
+    _Atomic bool done;
+};
+
+static void on_installed(void *ctx)
+{
+    struct opening *o = ctx;
+    atomic_store(&o->done, true);
+}
+
+static void on_opened(void *ctx, int rc, struct ks_log *log, const struct kc_err *err,
+                      int32_t blocker, const struct kc_uuid *blocker_inc)
+{
+    struct opening *o = ctx;
+    (void)err;
+    (void)blocker;
+    (void)blocker_inc;
+    o->rc = rc;
+    if (rc) {
+        atomic_store(&o->done, true);
+    } else {
+        kd_install(o->app->data, log, o->args.loop, on_installed, o);
+    }
+}
+
+static bool condemn_all(void *ctx, int32_t broker, const struct kc_uuid *inc)
+{
+    (void)ctx;
+    (void)broker;
+    (void)inc;
+    return true;
+}
+
+void hx_await(_Atomic bool *flag)
+{
+    int64_t until = kc_mono_ms() + WAIT_S * 1000;
+    while (!atomic_load(flag) && kc_mono_ms() < until) {
+        poll(NULL, 0, 1);
+    }
+    KT_REQUIRE(atomic_load(flag));
+}
+
+void hx_open_part(struct hx *h, const struct hx_topic *t, int32_t p)
+{
+    struct opening o = {.app = &h->app};
+    o.args = (struct ks_open_args){.topic_id = t->id,
+                                   .partition = p,
+                                   .may_create = true,
+                                   .order = {"uid", 1, 1},
+                                   .condemned = condemn_all,
+                                   .loop = kd_loop(h->app.data, 0),
+                                   .done = on_opened,
+                                   .ctx = &o};
+    struct ki_image *im = kb_image(&h->app);
+    kb_log_config(&h->app, im, ki_topic_by_id(im, &t->id), &o.args.config);
+    ki_image_unref(im);
+    KT_REQUIRE(ks_log_open(h->app.engine, &o.args) != NULL);
+    hx_await(&o.done);
+    KT_EQ(o.rc, 0);
+}
+
+static void on_released(void *ctx, int rc, struct kc_bytes seal, int64_t end, int32_t epoch)
+{
+    (void)rc;
+    (void)seal;
+    (void)end;
+    (void)epoch;
+    atomic_store((_Atomic bool *)ctx, true);
+}
+
+void hx_close_part(struct hx *h, const struct hx_topic *t, int32_t p, int32_t new_leader)
+{
+    _Atomic bool done = false;
+    kd_release(h->app.data, &t->id, p, true, new_leader, kd_loop(h->app.data, 0), on_released,
+               &done);
+    hx_await(&done);
 }
 
 /* ---- images ---- */

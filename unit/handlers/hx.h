@@ -47,6 +47,12 @@ struct hx_topic *hx_topic(struct hx *h, const char *name, int32_t n_parts, int32
 void hx_publish(struct hx *h);
 struct kc_uuid hx_uuid(uint8_t n);
 
+/* Opens a partition's log and hands it to its loop, with the configs of the image. */
+void hx_open_part(struct hx *h, const struct hx_topic *t, int32_t p);
+/* Seals and closes it; the hint names new_leader. */
+void hx_close_part(struct hx *h, const struct hx_topic *t, int32_t p, int32_t new_leader);
+void hx_await(_Atomic bool *flag); /* fails the test after 20 s */
+
 /* ---- a client ---- */
 
 struct hx_client {

@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include "base/kc_clock.h"
-#include "handlers/kb_kafka_config.h"
 #include "base/kc_str.h"
 #include "wire/kw_batch.h"
 #include "wire/kw_delete_records.h"
@@ -16,93 +15,6 @@
 static struct hx h;
 static struct hx_client c;
 
-/* ---- a partition: opened on the pool, installed on its loop ---- */
-
-struct opening {
-    struct kb_app *app;
-    struct ks_open_args args;
-    int rc;
-    _Atomic bool done;
-};
-
-static void on_installed(void *ctx)
-{
-    struct opening *o = ctx;
-    atomic_store(&o->done, true);
-}
-
-static void on_opened(void *ctx, int rc, struct ks_log *log, const struct kc_err *err,
-                      int32_t blocker, const struct kc_uuid *blocker_inc)
-{
-    struct opening *o = ctx;
-    (void)err;
-    (void)blocker;
-    (void)blocker_inc;
-    o->rc = rc;
-    if (rc) {
-        atomic_store(&o->done, true);
-    } else {
-        kd_install(o->app->data, log, o->args.loop, on_installed, o);
-    }
-}
-
-static bool condemn_all(void *ctx, int32_t broker, const struct kc_uuid *inc)
-{
-    (void)ctx;
-    (void)broker;
-    (void)inc;
-    return true;
-}
-
-static void await(_Atomic bool *flag)
-{
-    int64_t until = kc_mono_ms() + 20000;
-    while (!atomic_load(flag) && kc_mono_ms() < until) {
-        poll(NULL, 0, 1);
-    }
-    KT_REQUIRE(atomic_load(flag));
-}
-
-static void open_part(const struct hx_topic *t, int32_t p)
-{
-    struct opening o = {.app = &h.app};
-    o.args = (struct ks_open_args){.topic_id = t->id,
-                                   .partition = p,
-                                   .may_create = true,
-                                   .order = {"uid", 1, 1},
-                                   .condemned = condemn_all,
-                                   .loop = kd_loop(h.app.data, 0),
-                                   .done = on_opened,
-                                   .ctx = &o};
-    struct ki_image *im = kb_image(&h.app);
-    kb_log_config(&h.app, im, ki_topic_by_id(im, &t->id), &o.args.config);
-    ki_image_unref(im);
-    KT_REQUIRE(ks_log_open(h.app.engine, &o.args) != NULL);
-    await(&o.done);
-    KT_EQ(o.rc, 0);
-}
-
-struct closing {
-    _Atomic bool done;
-};
-
-static void on_released(void *ctx, int rc, struct kc_bytes seal, int64_t end, int32_t epoch)
-{
-    struct closing *cl = ctx;
-    (void)rc;
-    (void)seal;
-    (void)end;
-    (void)epoch;
-    atomic_store(&cl->done, true);
-}
-
-static void close_part(const struct hx_topic *t, int32_t p, int32_t new_leader)
-{
-    struct closing cl = {false};
-    kd_release(h.app.data, &t->id, p, true, new_leader, kd_loop(h.app.data, 0), on_released, &cl);
-    await(&cl.done);
-}
-
 static void up(int32_t n_parts)
 {
     hx_up_engine(&h, 1, 2);
@@ -111,7 +23,7 @@ static void up(int32_t n_parts)
     hx_topic(&h, "t", n_parts, 1);
     hx_publish(&h);
     for (int32_t p = 0; p < n_parts; p++) {
-        open_part(&h.topics[0], p);
+        hx_open_part(&h, &h.topics[0], p);
     }
     hx_dial(&h, &c, 0);
 }
@@ -119,7 +31,7 @@ static void up(int32_t n_parts)
 static void down(int32_t n_parts)
 {
     for (int32_t p = 0; p < n_parts; p++) {
-        close_part(&h.topics[0], p, -1);
+        hx_close_part(&h, &h.topics[0], p, -1);
     }
     hx_hang_up(&c);
     hx_down(&h);
@@ -306,7 +218,7 @@ static void a_long_poll_ends_at_its_deadline_and_when_leadership_leaves(void)
     while (atomic_load(&h.app.metrics.under_way) == 0) {
         poll(NULL, 0, 1);
     }
-    close_part(&h.topics[0], 0, 2);
+    hx_close_part(&h, &h.topics[0], 0, 2);
     r = hx_receive(&c, FETCH, 16);
     KT_REQUIRE(r != NULL);
     const struct kw_fetch_response_partition_data *p = &r->responses[0].partitions[0];
@@ -324,16 +236,16 @@ static void a_long_poll_ends_at_its_deadline_and_when_leadership_leaves(void)
 static void requests_wait_a_moment_for_a_partition_on_its_way_here(void)
 {
     up(1);
-    close_part(&h.topics[0], 0, -1);
+    hx_close_part(&h, &h.topics[0], 0, -1);
     send_produce(&c, 9, -1, 0, 10);
     while (atomic_load(&h.app.metrics.under_way) == 0) {
         poll(NULL, 0, 1);
     }
-    open_part(&h.topics[0], 0); /* assigned to this broker: it comes */
+    hx_open_part(&h, &h.topics[0], 0); /* assigned to this broker: it comes */
     const struct kw_produce_response *r = hx_receive(&c, PRODUCE, 9);
     KT_REQUIRE(r != NULL);
     KT_EQ(r->responses[0].partition_responses[0].error_code, 0);
-    close_part(&h.topics[0], 0, -1);
+    hx_close_part(&h, &h.topics[0], 0, -1);
     int64_t start = kc_mono_ms(); /* it does not come: the wait is short */
     KT_EQ(produce(9, -1, 0, 10).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
     KT_TRUE(kc_mono_ms() - start >= 150);

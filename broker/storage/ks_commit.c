@@ -212,8 +212,9 @@ static void run_seal(struct rt_work *w)
     kc_free(s);
 }
 
-/* Seals go their own way: the acks of other logs must not wait for their two syncs, or every wave of
- * a planned move would be felt by all that stays. Each comes back as KS_E_SEALED. */
+/* Seals go their own way, on threads of their own: the acks of other logs must not wait for their
+ * syncs, or every wave of a planned move would be felt by all that stays. Each comes back as
+ * KS_E_SEALED. */
 static void start_seals(struct ks_engine *e, struct ks_log **logs)
 {
     for (struct ks_log **at = logs; *at;) {
@@ -232,7 +233,7 @@ static void start_seals(struct ks_engine *e, struct ks_log **logs)
         e->n_sealing++;
         struct sealing *s = kc_zalloc(sizeof(*s));
         *s = (struct sealing){.work.fn = run_seal, .entry = entry};
-        rt_pool_post(e->sync, &s->work);
+        rt_pool_post(e->seal, &s->work);
         ks_log_unref(log); /* the entry has its own */
     }
 }

@@ -19,6 +19,7 @@ enum {
     WARM_THREADS = 2,
     READ_THREADS = 4,
     SYNC_THREADS = 16,
+    SEAL_THREADS = 16,
     RECOVER_THREADS = 4,
     HINT_THREADS = 2
 };
@@ -290,6 +291,7 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
     e->sync =
         rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
+    e->seal = rt_pool_new("ks-seal", SEAL_THREADS);
     e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
     e->hint = rt_pool_new("ks-hint", HINT_THREADS);
     e->clean = rt_pool_new("ks-clean", 1);
@@ -344,6 +346,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
         rt_pool_free(e->warm);
         rt_pool_free(e->read);
         rt_pool_free(e->sync);
+        rt_pool_free(e->seal);
         rt_pool_free(e->recover);
         rt_pool_free(e->hint);
         rt_pool_free(e->clean);
@@ -405,6 +408,7 @@ void ks_engine_close(struct ks_engine *e)
     rt_pool_free(e->recover); /* ends; what it pushes is still dealt with */
     ks_commit_stop(e);
     rt_pool_free(e->sync);
+    rt_pool_free(e->seal);
     pthread_mutex_lock(&e->p_lock);
     e->hint_gone = true;
     pthread_mutex_unlock(&e->p_lock);

@@ -99,6 +99,7 @@ struct ks_trim {
     bool roll;
     int64_t active_base;
     bool known; /* the start is not above what the chain says already */
+    bool retained; /* asked for by a round of retention */
     uint16_t n;
     struct ks_file_id files[64];
 };
@@ -114,6 +115,8 @@ struct ks_shard {
     struct kc_list logs; /* struct ks_log.in_shard */
     int64_t bytes;
     int64_t marks_bytes; /* indexes of finished segments */
+    uint32_t retention_left; /* logs that the round of retention has not looked at */
+    uint32_t retention_trims; /* under way */
 };
 
 struct ks_chunk {
@@ -280,7 +283,7 @@ struct ks_engine {
     void *ctx;
     int32_t broker_id;
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
-    struct rt_pool *scan, *warm, *read, *sync, *recover, *hint, *clean;
+    struct rt_pool *scan, *warm, *read, *sync, *seal, *recover, *hint, *clean;
     struct ks_cleaner cleaner;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
@@ -366,6 +369,7 @@ void ks_watch_wake(struct ks_engine *e);
 
 /* ks_retention.c */
 void ks_retention_post(struct ks_engine *e);
+void ks_retention_trimmed(struct ks_shard *s); /* owner loop: one of its TRIMs is through */
 
 /* ks_trim.c: owner loop */
 /* A TRIM to start; all: what is below it may include the active file. */

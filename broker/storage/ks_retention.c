@@ -2,11 +2,15 @@
  * TRIM record before any unlink. If even the active file is due, a new one follows it first, so that
  * all of an idle partition goes in time. Files wholly below the log start go in any case.
  *
- * Decided on the owner's loop, which knows sizes and timestamps; carried out by the log's task. */
+ * Decided on the owner's loop, which knows sizes and timestamps; carried out by the log's task. Acks of
+ * other logs share turns with it, so only a few TRIMs of a loop are under way at once: a thousand
+ * partitions whose files come of age together must not be felt as one long pause. */
 #include "storage/ks_int.h"
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+
+enum { TRIMS_AT_ONCE = 4 };
 
 /* Kafka takes a segment without timestamps for as old as its file's last change. Here that is when it
  * was first seen to end where it ends: not before the last append, and anew after a takeover. */
@@ -54,10 +58,32 @@ static void consider(struct ks_log *log, int64_t now)
     int64_t start = due(log, now, &all);
     struct ks_trim *tr = ks_trim_new(log, start, all && start == log->end);
     if (tr->n && ks_ckpt_covers(log, start)) {
+        tr->retained = true;
+        log->shard->retention_trims++;
         ks_trim_start(log, tr);
     } else {
         kc_free(tr);
     }
+}
+
+/* Goes on with the round. A log that was looked at goes to the end of the list: who comes or goes
+ * meanwhile is seen by this round or by the next one. */
+static void look_on(struct ks_shard *s)
+{
+    int64_t now = kc_wall_ms();
+    for (; s->retention_left && s->retention_trims < TRIMS_AT_ONCE && !kc_list_empty(&s->logs);
+         s->retention_left--) {
+        struct ks_log *log = KC_LIST_ENTRY(s->logs.next, struct ks_log, in_shard);
+        kc_list_del(&log->in_shard);
+        kc_list_add_tail(&s->logs, &log->in_shard);
+        consider(log, now);
+    }
+}
+
+void ks_retention_trimmed(struct ks_shard *s)
+{
+    s->retention_trims--;
+    look_on(s);
 }
 
 struct round {
@@ -68,11 +94,13 @@ struct round {
 static void on_round(struct rt_msg *msg)
 {
     struct round *r = KC_CONTAINER_OF(msg, struct round, msg);
-    int64_t now = kc_wall_ms();
+    uint32_t n = 0;
     KC_LIST_EACH(it, nx, &r->shard->logs)
     {
-        consider(KC_LIST_ENTRY(it, struct ks_log, in_shard), now);
+        n++;
     }
+    r->shard->retention_left = n;
+    look_on(r->shard);
     ks_shard_unref(r->shard);
     kc_free(r);
 }

@@ -162,4 +162,7 @@ void ks_trim_done(struct ks_entry *entry)
                                                 : KS_K_NONE;
     answer(&log->deletes, error, log->st.start);
     ks_deletes_start(log);
+    if (entry->trim->retained) {
+        ks_retention_trimmed(log->shard);
+    }
 }

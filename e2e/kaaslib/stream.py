@@ -26,7 +26,8 @@ def crc32c(data):
 def batch(value):
     """A batch v2 of one record without key and headers; value is shorter than 60 bytes."""
     record = b"\0\0\0\1" + bytes([2 * len(value)]) + value + b"\0"
-    body = struct.pack(">hiqqqhii", 0, 0, 1700000000000, 1700000000000, -1, -1, -1, 1) + bytes([2 * len(record)]) + record
+    now = int(time.time() * 1000)  # retention would drop what is older than a week
+    body = struct.pack(">hiqqqhii", 0, 0, now, now, -1, -1, -1, 1) + bytes([2 * len(record)]) + record
     tail = struct.pack(">ibI", -1, 2, crc32c(body)) + body
     return struct.pack(">qi", 0, len(tail)) + tail
 

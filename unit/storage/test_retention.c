@@ -168,6 +168,40 @@ static void files_without_timestamps_are_as_old_as_their_last_append(void)
     end();
 }
 
+/* Files of many partitions that come of age together go a few at a time: acks share turns with them. */
+static void many_partitions_are_trimmed_a_few_at_a_time(void)
+{
+    enum { LOGS = 20 };
+    begin();
+    struct ks_log *logs[LOGS];
+    struct ks_log_config c = config((struct ks_log_config){.retention_ms = 100000});
+    for (int i = 0; i < LOGS; i++) {
+        logs[i] = st_log(&b1, &topic, i);
+        ks_log_configure(logs[i], &c);
+        put(logs[i], kc_wall_ms() - 200000);
+    }
+    int most = 0, left = LOGS;
+    ks_retention_post(b1.e);
+    while (left > 0) {
+        uv_run(&b1.loop.uv, UV_RUN_ONCE);
+        int under_way = 0;
+        left = 0;
+        for (int i = 0; i < LOGS; i++) {
+            under_way += logs[i]->trimming;
+            left += ks_log_offsets(logs[i]).start == 0;
+        }
+        most = KC_MAX(most, under_way);
+    }
+    KT_TRUE(most > 0 && most < LOGS / 2);
+    KT_EQ(logs[0]->shard->retention_trims, 0);
+    KT_EQ(logs[0]->shard->retention_left, 0);
+    KT_EQ(retained(logs[0]), 2); /* and the next round looks at all of them again */
+    for (int i = 0; i < LOGS; i++) {
+        st_close(&b1, logs[i]);
+    }
+    end();
+}
+
 static void size_takes_whole_files_and_the_active_one_at_0(void)
 {
     begin();
@@ -327,6 +361,7 @@ static void relaxed_logs_sync_by_themselves_in_time(void)
 KT_MAIN("retention", KT(an_idle_partition_goes_whole), KT(what_is_young_keeps_what_follows_it),
         KT(an_append_under_way_keeps_the_active_file),
         KT(files_without_timestamps_are_as_old_as_their_last_append),
+        KT(many_partitions_are_trimmed_a_few_at_a_time),
         KT(size_takes_whole_files_and_the_active_one_at_0),
         KT(more_files_than_a_record_names_go_in_rounds), KT(compacted_logs_keep_what_is_old),
         KT(files_end_by_the_time_of_their_records), KT(jitter_makes_files_end_earlier),

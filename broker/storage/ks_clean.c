@@ -158,6 +158,14 @@ void ks_clean_forgive(struct ks_log *log)
     log->clean_after_ms = 0;
 }
 
+/* A cleaning goes through a log from its first file on, so with a compacted file that ends at `end` all
+ * data of transactions that were aborted before is gone, and later their markers. They must not be
+ * told any more: without the marker a consumer would go on leaving out what that producer writes. */
+static void void_aborts(struct ks_log *log, int64_t end)
+{
+    ks_aborts_trim(&log->st.aborts, end);
+}
+
 void ks_clean_opened(struct ks_log *log, struct ks_chain *c)
 {
     /* Our claim stands behind the name of the record in doubt, so that name is taken: by it, or by
@@ -168,6 +176,11 @@ void ks_clean_opened(struct ks_log *log, struct ks_chain *c)
     }
     log->in_doubt = false;
     log->clean = c->clean;
+    for (uint32_t i = 0; i < log->st.n_segs; i++) {
+        if (log->st.segs[i].compacted) {
+            void_aborts(log, log->st.segs[i].end); /* a snapshot may be of before the cleaning */
+        }
+    }
     kc_free(log->sweep);
     log->sweep = c->gone;
     log->n_sweep = c->n_gone;
@@ -532,6 +545,7 @@ static void swap_segs(struct ks_log *log, struct ks_clean_job *job)
     memmove(first + 1, first + job->n_group, rest * sizeof(*first));
     st->n_segs -= job->n_group - 1;
     job->fresh.n_segs = 0;
+    void_aborts(log, job->swap.end);
     ks_cache_forget(log, job->swap.end);
     ks_index_recount(log);
     ks_ckpt_index(log, first);

@@ -232,6 +232,34 @@ static void transactions_leave_only_what_was_committed(void)
     end();
 }
 
+static void what_was_cleaned_is_not_told_as_aborted(void)
+{
+    begin();
+    struct ks_log *log = open_log(no_retention);
+    struct sk_record r = {.key = 1, .value = 1};
+    struct sk_batch b = {
+        .n = 1, .records = &r, .attrs = KS_ATTR_TRANSACTIONAL, .pid = 7, .padding = 100};
+    KT_EQ(sk_append(&br, log, sk_make(&b)), 0);
+    KT_EQ(sk_append(&br, log, sk_marker(7, 0, false)), 1);
+    KT_EQ(ks_log_aborted(log, 0, 2, NULL, 0), 1);
+    for (int round = 0; round < 3; round++) {
+        for (int32_t i = 0; i < 60; i++) {
+            sk_put(&br, log, 2, i);
+        }
+        sk_clean(&br);
+        KT_EQ(ks_log_aborted(log, 0, INT64_MAX, NULL, 0), 0);
+    }
+    b.seq = 1; /* a later one is told, here and after a takeover */
+    KT_TRUE(sk_append(&br, log, sk_make(&b)) > 0);
+    KT_TRUE(sk_append(&br, log, sk_marker(7, 0, false)) > 0);
+    KT_EQ(ks_log_aborted(log, 0, INT64_MAX, NULL, 0), 1);
+    st_close(&br, log);
+    log = open_log(no_retention);
+    KT_EQ(ks_log_aborted(log, 0, INT64_MAX, NULL, 0), 1);
+    st_close(&br, log);
+    end();
+}
+
 static void a_producer_goes_on_after_its_records_went(void)
 {
     begin();
@@ -446,7 +474,7 @@ static void random_logs_agree_with_a_naive_model(void)
 KT_MAIN("compact", KT(newest_value_of_each_key_stays),
         KT(reads_at_cleaned_offsets_find_the_next_batch),
         KT(a_takeover_reads_what_the_cleaner_left), KT(tombstones_go_once_their_horizon_passed),
-        KT(transactions_leave_only_what_was_committed),
+        KT(transactions_leave_only_what_was_committed), KT(what_was_cleaned_is_not_told_as_aborted),
         KT(a_producer_goes_on_after_its_records_went),
         KT(compressed_batches_are_cleaned_record_by_record),
         KT(keys_that_do_not_fit_are_cleaned_in_passes), KT(records_without_a_key_are_refused),

@@ -258,10 +258,13 @@ def describe_configs(world, op):
 def retention(world, op):
     """Limits for a moment: both brokers are given the time to delete all they would, and must end at the same offset."""
     answers = []
-    for key, value in op["limits"].items():
+    limits = dict(op["limits"])
+    if "cut" in op:  # what is older than that time
+        limits["retention.ms"] = int(time.time() * 1000) - world.t0 - op["cut"]
+    for key, value in limits.items():
         answers.append(alter_configs(world, {"topic": op["topic"], "key": key, "how": 0, "value": str(value), "dry": False}))
     starts = world.settle(op["topic"], 1.2, 15)
-    for key in op["limits"]:
+    for key in limits:
         alter_configs(world, {"topic": op["topic"], "key": key, "how": 0, "value": "-1", "dry": False})
     return [{"altered": [a[i] for a in answers], "starts": starts[i]} for i in (0, 1)]
 

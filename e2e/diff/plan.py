@@ -5,6 +5,8 @@ import random
 
 MINUTE = 60000
 FAR = 200 * MINUTE
+LATE = FAR - 30 * MINUTE
+SETTLED = MINUTE // 2
 RESTART_EVERY = 400
 BIG = 2**63 - 1
 
@@ -48,6 +50,7 @@ class Part:
     def __init__(self):
         self.start = self.end = 0
         self.times = []  # of recent records, relative
+        self.all = []  # of all that came since the topic was made
         self.producers = {}  # id -> {"epoch", "next", "sent": [(seq, count, batch)]}
 
 
@@ -96,7 +99,7 @@ class Plan:
     def times(self, n):
         """Of the records of a batch: mostly forward, sometimes equal, out of order, or far away."""
         r = self.random
-        self.now += r.choice([0, 0, 1, 10, 1000, MINUTE])
+        self.now += r.choice([0, 0, 1, 10, 1000, MINUTE if self.now < LATE else 1000])  # never up to the clock's time
         base = self.now + r.choices([0, -r.randint(1, 20) * MINUTE, r.randint(1, 20) * MINUTE], [7, 2, 1])[0] - FAR
         step = r.choice([0, 1, 1, 10, -3])
         return [base + i * step + r.choice([0, 0, 0, 5, -5]) for i in range(n)]
@@ -237,13 +240,23 @@ class Plan:
         able = [t for t in self.kinds if self.limited(t)]
         if not able:
             return self.fetch()
-        limits = {}
-        if r.random() < 0.6:  # half a minute away from any record's time, for a while
-            limits["retention.ms"] = FAR + r.randint(-20, 30) * MINUTE - self.now + MINUTE // 2
-        if not limits or r.random() < 0.3:
-            limits["retention.bytes"] = r.choice([0, 1000, 4000, 8000, 20000])
-        limits = {k: max(0, v) for k, v in limits.items()}
-        return {"op": "retention", "topic": r.choice(able), "limits": limits}
+        op = {"op": "retention", "topic": r.choice(able), "limits": {}}
+        cut = self.cut(op["topic"]) if r.random() < 0.6 else None
+        if cut is not None:
+            op["cut"] = cut
+        if cut is None or r.random() < 0.3:
+            op["limits"]["retention.bytes"] = r.choice([0, 1000, 4000, 8000, 20000])
+        return op
+
+    def cut(self, topic):
+        """A time with no record near it: the clock goes on between the looks of the brokers, and one of them would delete what
+        the other does not."""
+        times = [t for (of, _), p in self.parts.items() if of == topic for t in p.all]
+        for _ in range(20):
+            cut = self.now - FAR + self.random.randint(-30 * MINUTE, 20 * MINUTE)
+            if cut <= -MINUTE and not any(cut - SETTLED <= t <= cut + SETTLED for t in times):
+                return cut
+        return None
 
     def topics(self):
         r = self.random
@@ -317,6 +330,7 @@ class Plan:
         end = answer["BaseOffset"] + n
         if not b.get("raw_ts"):
             p.times = (p.times + b["ts"])[-100:]
+            p.all += b["ts"]
         if end > p.end and b.get("pid", -1) >= 0:
             s = p.producers.setdefault(b["pid"], {"sent": []})
             s.update(epoch=b["epoch"], next=(b["seq"] + n) & 0x7FFFFFFF)

@@ -24,6 +24,7 @@ COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 12000 if SOAK else 600
 SEED = int(os.environ.get("KAAS_SEED") or (time.time() if SOAK else 1))
 GO_ON = bool(os.environ.get("KAAS_GO_ON"))
 SHRINK_S = 120
+LAST = 40
 EVERYWHERE = {"auto.create.topics.enable": "false", "log.message.timestamp.after.max.ms": str(2**63 - 1)}
 
 
@@ -149,6 +150,10 @@ def main():
                 for op in ops:
                     print("  " + json.dumps(op))
                 show(d.answers)
+            else:
+                print("which a shorter list did not show; the last operations of that topic, and restarts:")
+                for op in [o for o in run.done if o.get("topic") in (None, run.done[-1].get("topic"))][-LAST:]:
+                    print("  " + json.dumps(op)[:600])
             print(f"KAAS_SEED={SEED} replays\n0 passed, 1 failed")
             return 1
         print(", ".join(f"{n} {k}" for k, n in sorted(run.counts.items())))

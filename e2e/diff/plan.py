@@ -132,7 +132,9 @@ class Plan:
         if kind == "repeat" and s["sent"]:
             return dict(r.choice(s["sent"][-7:]))
         if kind == "gap":
-            b["seq"] = (b["seq"] + r.choice([1, 5, -1, -2])) & 0x7FFFFFFF
+            by = r.choice([1, 5, -1, -2])
+            before_restart = by < 0 and s.get("forgotten")  # of which Kafka may not know any more
+            b["seq"] = (b["seq"] + (1 if before_restart else by)) & 0x7FFFFFFF
         elif kind == "old":
             b["epoch"] = max(0, b["epoch"] - 1)
         elif kind in ("newer", "newer_gap"):
@@ -322,6 +324,7 @@ class Plan:
                     p.producers = {}  # Kafka forgets the producers of an empty log
                 for s in p.producers.values():  # and of the others all but the last batch
                     s["sent"] = s["sent"][-1:]
+                    s["forgotten"] = True
 
     def learn_append(self, op, answer):
         p = self.part(op)
@@ -335,4 +338,5 @@ class Plan:
             s = p.producers.setdefault(b["pid"], {"sent": []})
             s.update(epoch=b["epoch"], next=(b["seq"] + n) & 0x7FFFFFFF)
             s["sent"] = [*s["sent"], b][-8:]
+            s["forgotten"] = s.get("forgotten") and len(s["sent"]) < 5
         p.end = max(p.end, end)

@@ -61,7 +61,7 @@ enum cr_mutant {
     CR_HONEST,
     CR_ACK_BEFORE_SYNC, /* answers come before the data file's sync */
     CR_NO_RECORD_SYNC, /* a chain record is linked before its bytes are synced */
-    CR_NO_DIR_SYNC, /* answers come before the partition's directory is synced */
+    CR_NO_DIR_SYNC, /* answers come before the directory of the partition, or of ids, is synced */
     CR_UNLINK_FIRST, /* files go before the record that drops them */
     CR_MUTANTS
 };

@@ -6,6 +6,10 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
+#include "base/kc_mem.h"
+#include "sk.h"
+
+enum { KEY_OF_PRODUCER = 9 };
 
 void sc_bad(struct sc *s, const char *fmt, ...)
 {
@@ -69,7 +73,7 @@ void sc_begin(struct sc *s, bool in_memory, const struct st_hooks *hooks)
     }
     s->hooks = hooks;
     s->topic = kc_uuid_random();
-    s->stamp = s->first_stamp = kc_wall_ms() - 1000000;
+    s->stamp = s->first_stamp = (kc_wall_ms() / 10 - 100000) * 10; /* the last digit is the key */
     struct st_open o;
     s->cfg = st_args(&s->b[0], &s->topic, 0, &o).config;
 }
@@ -113,7 +117,11 @@ static void on_fenced(void *ctx, const char *why)
 bool sc_up_as(struct sc *s, int i, int32_t number)
 {
     struct st_broker *b = &s->b[i];
-    struct ks_opts opts = {.broker_id = number, .loop = &b->loop, .on_fenced = on_fenced, .ctx = b};
+    struct ks_opts opts = {.broker_id = number,
+                           .checkpoint_bytes = s->checkpoint_bytes,
+                           .loop = &b->loop,
+                           .on_fenced = on_fenced,
+                           .ctx = b};
     char cluster[KC_UUID_B64_LEN + 1] = "";
     struct kc_err err = {0};
     struct ks_fs fs;
@@ -229,6 +237,16 @@ void sc_seal(struct sc *s, struct ks_log *log, struct st_seal *seal)
 
 /* ---- the ledger ---- */
 
+static void add(struct sc *s, int32_t part, const struct sc_ack *a)
+{
+    KT_REQUIRE(s->n_acks < SC_ACKS);
+    s->acks[s->n_acks] = *a;
+    s->acks[s->n_acks++].part = part;
+    if (s->mem) {
+        st_mem_mark(s->mem, (uint64_t)s->n_acks);
+    }
+}
+
 static void note(struct sc *s, int32_t part, const struct sc_ack *a)
 {
     for (int i = 0; i < s->n_acks; i++) {
@@ -247,11 +265,24 @@ static void note(struct sc *s, int32_t part, const struct sc_ack *a)
         old->seq = KC_MAX(old->seq, a->seq);
         return;
     }
-    KT_REQUIRE(s->n_acks < SC_ACKS);
-    s->acks[s->n_acks] = *a;
-    s->acks[s->n_acks++].part = part;
-    if (s->mem) {
-        st_mem_mark(s->mem, (uint64_t)s->n_acks);
+    add(s, part, a);
+}
+
+void sc_tell(struct sc *s, int32_t kind, int64_t base, int32_t count)
+{
+    struct sc_ack a = {.base = base, .count = count, .seq = -1};
+    add(s, kind, &a);
+    sc_learn(s, &s->acks[s->n_acks - 1]);
+}
+
+void sc_learn(struct sc *s, const struct sc_ack *a)
+{
+    if (a->part == SC_TOPIC) {
+        s->removed[a->base] = a->count == SC_GONE;
+        s->written[a->base] = KC_MAX(a->count, 0);
+    } else if (a->part == SC_PIDS) {
+        KT_REQUIRE(s->n_pids < (int)KC_ARRAY_LEN(s->pids));
+        s->pids[s->n_pids++] = a->base;
     }
 }
 
@@ -260,7 +291,8 @@ struct sc_ack sc_told_of(const struct ks_batch *b)
     return (struct sc_ack){.base = b->base,
                            .count = b->last_delta + 1,
                            .crc = b->crc,
-                           .seq = b->producer_id > 0 ? b->first_seq : -1};
+                           .seq = b->producer_id > 0 ? b->first_seq : -1,
+                           .key = (int32_t)KC_MAX(b->base_ts % 10, 0)};
 }
 
 struct sent {
@@ -268,11 +300,27 @@ struct sent {
     struct sc_ack ack;
 };
 
+/* Records of compacted logs have keys, and batches one record: what is cleaned goes as a whole. */
+static struct kc_slice make(const struct sc *s, const struct st_batch *b)
+{
+    if (!s->cfg.compact) {
+        return st_make(b);
+    }
+    struct sk_record r = {.key = (int32_t)(b->ts % 10), .value = 1, .ts = b->ts};
+    KT_REQUIRE(b->count <= 1);
+    kc_mem_spare(true); /* an injected failure is meant for the log */
+    struct kc_slice slice = sk_make(&(struct sk_batch){
+        .n = 1, .records = &r, .pid = b->pid, .seq = b->seq, .padding = b->value_len});
+    kc_mem_spare(false);
+    return slice;
+}
+
 /* Queues a batch; the caller waits for sent->a.done and then calls judge(). */
-static void send_batch(struct ks_log *log, const struct st_batch *b, struct sent *ret)
+static void send_batch(const struct sc *s, struct ks_log *log, const struct st_batch *b,
+                       struct sent *ret)
 {
     struct ks_batch head;
-    struct kc_slice slice = st_make(b);
+    struct kc_slice slice = make(s, b);
     KT_REQUIRE(ks_batch_parse(slice.ptr, &head));
     ret->ack = sc_told_of(&head);
     st_append_start(log, slice, KS_FROM_CLIENT, &ret->a);
@@ -297,7 +345,8 @@ static bool judge(struct sc *s, int32_t part, struct sent *sent)
 static struct st_batch plain(struct sc *s, int32_t n)
 {
     s->stamp += 10;
-    return (struct st_batch){.count = n, .ts = s->stamp, .value_len = SC_VALUE};
+    int64_t key = s->cfg.compact ? 1 + s->stamp / 10 % 3 : 0;
+    return (struct st_batch){.count = n, .ts = s->stamp + key, .value_len = SC_VALUE};
 }
 
 bool sc_put(struct sc *s, struct ks_log *log, int32_t n)
@@ -307,7 +356,7 @@ bool sc_put(struct sc *s, struct ks_log *log, int32_t n)
     }
     struct st_batch b = plain(s, n);
     struct sent sent;
-    send_batch(log, &b, &sent);
+    send_batch(s, log, &b, &sent);
     st_until(broker_of(s, log), &sent.a.done);
     return judge(s, s->logs[place_of(s, log)].part, &sent);
 }
@@ -321,10 +370,11 @@ bool sc_put_idem(struct sc *s, struct ks_log *log)
     struct sc_producer *p = &s->producers[part];
     struct st_batch b = {.pid = 1000 + part,
                          .seq = p->seq,
-                         .ts = s->first_stamp + 100000 * (part + 1) + 10 * p->seq,
+                         .ts = s->first_stamp + 100000 * (part + 1) + 10 * p->seq +
+                               (s->cfg.compact ? KEY_OF_PRODUCER : 0),
                          .value_len = SC_VALUE};
     struct sent sent;
-    send_batch(log, &b, &sent);
+    send_batch(s, log, &b, &sent);
     st_until(broker_of(s, log), &sent.a.done);
     bool ok = judge(s, part, &sent);
     p->seq += ok;
@@ -350,7 +400,7 @@ void sc_put_group(struct sc *s, struct ks_log *a, struct ks_log *b, int each)
     for (int i = 0; i < 2 * each; i++) {
         struct st_batch batch = plain(s, 1 + i % 3);
         if (logs[i % 2]) {
-            send_batch(logs[i % 2], &batch, &sent[i]);
+            send_batch(s, logs[i % 2], &batch, &sent[i]);
         }
     }
     for (int i = 0; i < 2 * each; i++) {
@@ -424,7 +474,7 @@ bool sc_walk(struct sc *s, struct ks_log *log, sc_batch_fn fn)
             for (size_t off = 0; off < read.r.slices[i].len; off += b.size) {
                 const uint8_t *p = read.r.slices[i].ptr + off;
                 KT_REQUIRE(ks_batch_parse(p, &b));
-                if (!ks_batch_crc_ok(p, &b) || b.base != at) {
+                if (!ks_batch_crc_ok(p, &b) || (s->cfg.compact ? b.base < at : b.base != at)) {
                     sc_bad(s, "partition %d: at offset %lld a bad batch, of %lld", part,
                            (long long)at, (long long)b.base);
                 }
@@ -453,12 +503,42 @@ bool sc_walk(struct sc *s, struct ks_log *log, sc_batch_fn fn)
 static void note_read(struct sc *s, int32_t part, const struct ks_batch *b)
 {
     struct sc_ack a = sc_told_of(b);
-    note(s, part, &a);
+    if (b->count > 0) { /* else what a cleaning left of it */
+        note(s, part, &a);
+    }
 }
 
 void sc_read(struct sc *s, struct ks_log *log)
 {
     if (log && !log->gone) {
         sc_walk(s, log, note_read);
+    }
+}
+
+/* ---- work behind the scenes ---- */
+
+void sc_clean(struct sc *s, int i)
+{
+    struct st_broker *b = &s->b[i];
+    int64_t end = kc_mono_ms() + 30000;
+    bool logs = false;
+    for (int n = 0; n < SC_LOGS; n++) {
+        logs = logs || (s->logs[n].log && s->logs[n].broker == i);
+    }
+    while (logs && !ks_clean_now(b->e) && kc_mono_ms() < end) {
+        uv_run(&b->loop.uv, UV_RUN_ONCE);
+    }
+    while (logs && !ks_clean_idle(b->e) && kc_mono_ms() < end) {
+        uv_run(&b->loop.uv, UV_RUN_ONCE);
+    }
+    if (kc_mono_ms() >= end) {
+        sc_bad(s, "the cleaner does not come to an end");
+    }
+}
+
+void sc_settle(struct ks_log *log)
+{
+    while (log && atomic_load(&log->ckpt.busy)) {
+        sched_yield();
     }
 }

@@ -14,11 +14,17 @@ enum { SC_BROKERS = 3, SC_PARTS = 3, SC_LOGS = 8, SC_ACKS = 512, SC_PORTS = 32, 
 
 /* An answer: this batch is there. */
 struct sc_ack {
-    int32_t part;
+    int32_t part; /* or what else was answered: */
     int64_t base;
     int32_t count;
     uint32_t crc; /* tells batches apart: no two of a run are equal */
     int32_t seq; /* -1 = of no idempotent producer */
+    int32_t key; /* in a compacted log, of its one record; 0 = none */
+};
+enum {
+    SC_TOPIC = -1, /* topic `base` has `count` partitions; 0: it may be gone, SC_GONE: it is */
+    SC_PIDS = -2, /* the block that begins at `base` was given out */
+    SC_GONE = -1 /* a count */
 };
 
 /* The idempotent producer of a partition: one batch at a time, the same one again until it is acked. */
@@ -50,6 +56,7 @@ struct sc {
         int32_t broker, part;
     } logs[SC_LOGS]; /* open ones */
     struct ks_log_config cfg;
+    int64_t checkpoint_bytes; /* of brokers that start from now on; 0 = the default */
     struct sc_producer producers[SC_PARTS];
     struct sc_ack acks[SC_ACKS];
     int n_acks;
@@ -68,7 +75,8 @@ struct sc_scenario {
     const char *name;
     sc_fn setup; /* on a healthy volume; NULL = an empty one */
     sc_fn run;
-    sc_fn check; /* afterwards, on the healthy volume, all brokers down; or NULL */
+    void (*check)(struct sc *s,
+                  int i); /* afterwards, on the healthy volume, by broker i; or NULL */
 };
 extern const struct sc_scenario sc_scenarios[];
 extern const int sc_n_scenarios;
@@ -91,7 +99,7 @@ void sc_own(struct sc *s, int i, int32_t part, struct ks_log *log);
 void sc_close(struct sc *s, struct ks_log *log);
 void sc_seal(struct sc *s, struct ks_log *log, struct st_seal *seal);
 /* Appends a batch of n records, plain or of the partition's producer, and waits. true: acked. */
-bool sc_put(struct sc *s, struct ks_log *log, int32_t n);
+bool sc_put(struct sc *s, struct ks_log *log, int32_t n); /* to a compacted log: of one record */
 bool sc_put_idem(struct sc *s, struct ks_log *log);
 /* Appends where only `allowed` makes an ack right. */
 void sc_put_refused(struct sc *s, struct ks_log *log, bool allowed);
@@ -108,6 +116,20 @@ void sc_read(struct sc *s, struct ks_log *log);
 typedef void (*sc_batch_fn)(struct sc *s, int32_t part, const struct ks_batch *b);
 bool sc_walk(struct sc *s, struct ks_log *log, sc_batch_fn fn);
 struct sc_ack sc_told_of(const struct ks_batch *b);
+
+/* Cleans until nothing is due, or an error ends it. */
+void sc_clean(struct sc *s, int i);
+/* Waits until no checkpoint of the log is being written. */
+void sc_settle(struct ks_log *log);
+
+/* ---- topics and producer ids ---- */
+
+/* Notes an answer that is of no log. */
+void sc_tell(struct sc *s, int32_t kind, int64_t base, int32_t count);
+/* What an answer says of topics and ids; part of what a ledger knows. */
+void sc_learn(struct sc *s, const struct sc_ack *a);
+
+/* ---- judging ---- */
 
 /* The volume is healthy again: an engine that was not there before, broker `number`, opens every
  * partition and judges it; then fsck. */

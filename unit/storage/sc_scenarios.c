@@ -66,6 +66,74 @@ static void run_retention(struct sc *s)
     sc_open(s, 0, 0);
 }
 
+/* Small files of few keys, cleaned while the log goes on, and again by the next owner. */
+static void setup_compact(struct sc *s)
+{
+    sc_config(s, 1700, -1);
+    s->cfg.compact = s->cfg.compact_only = true;
+    s->cfg.max_compaction_lag_ms = INT64_MAX;
+    s->cfg.delete_retention_ms = 86400000;
+    sc_up(s, 0);
+    struct ks_log *log = sc_open(s, 0, 0);
+    for (int i = 0; i < 4; i++) {
+        sc_put(s, log, 1);
+        sc_put_idem(s, log);
+    }
+}
+
+static void run_compact(struct sc *s)
+{
+    struct ks_log *log = s->logs[0].log;
+    sc_clean(s, 0);
+    sc_put(s, log, 1);
+    sc_put_idem(s, log);
+    sc_read(s, log);
+    sc_down(s, 0);
+    sc_up(s, 0);
+    log = sc_open(s, 0, 0);
+    sc_put(s, log, 1);
+    sc_put(s, log, 1);
+    sc_clean(s, 0);
+    sc_put_idem(s, log);
+}
+
+/* Snapshots and indexes are written as the log goes on; two owners after the first one start from them,
+ * one where no seal was written. */
+static void setup_hints(struct sc *s)
+{
+    s->checkpoint_bytes = 2500;
+    sc_config(s, 4000, -1);
+    sc_up(s, 0);
+    sc_up(s, 1);
+    sc_put_idem(s, sc_open(s, 0, 0));
+}
+
+static void put_settled(struct sc *s, struct ks_log *log, int n)
+{
+    for (int i = 0; i < n; i++) {
+        sc_put(s, log, 1);
+        sc_put_idem(s, log);
+        sc_settle(log);
+    }
+}
+
+static void run_hints(struct sc *s)
+{
+    struct st_seal seal;
+    struct ks_log *log = s->logs[0].log;
+    put_settled(s, log, 6);
+    sc_down(s, 0);
+    log = sc_open(s, 1, 0);
+    put_settled(s, log, 2);
+    if (log) {
+        sc_seal(s, log, &seal);
+    }
+    sc_up(s, 0);
+    log = sc_open(s, 0, 0);
+    sc_put_idem(s, log);
+    sc_read(s, log);
+}
+
 /* An error on the data file: the epoch ends, another begins. */
 static void run_recovery(struct sc *s)
 {
@@ -251,11 +319,11 @@ static struct ks_topic_meta meta_of(const struct kc_uuid *id, int32_t partitions
     return m;
 }
 
-static void look(struct sc *s)
+static void look(struct sc *s, int broker)
 {
     struct ks_inventory *inv;
     struct kc_err err = {0};
-    if (ks_inventory_read(s->b[0].e, &inv, &err)) {
+    if (ks_inventory_read(s->b[broker].e, &inv, &err)) {
         if (!s->faults) {
             sc_bad(s, "inventory: %s", err.msg);
         }
@@ -284,90 +352,92 @@ static void write_topic(struct sc *s, int t, int32_t partitions)
         if (s->removed[t]) {
             sc_bad(s, "a removed topic is written again");
         }
-        s->written[t] = partitions;
+        sc_tell(s, SC_TOPIC, t, partitions);
     } else if (s->removed[t] || s->written[t]) {
         s->written[t] = KC_MIN(s->written[t], partitions); /* what stands there, one of the two */
     }
 }
 
 /* A topic that was removed is never opened again (ADR 11). */
-static void open_removed(struct sc *s)
+static void open_removed(struct sc *s, int broker)
 {
     struct st_open o;
-    struct ks_open_args args = st_args(&s->b[0], &s->topics[1], 0, &o);
-    if (st_open_rc(&s->b[0], &args, &o) == 0) {
+    struct ks_open_args args = st_args(&s->b[broker], &s->topics[1], 0, &o);
+    if (st_open_rc(&s->b[broker], &args, &o) == 0) {
         if (s->removed[1]) {
             sc_bad(s, "a removed topic is opened");
         }
-        sc_own(s, 0, 0, o.log);
+        sc_own(s, broker, 0, o.log);
         sc_close(s, o.log);
+    }
+}
+
+/* From its first try on a removal may have happened. */
+static void remove_second(struct sc *s, int broker)
+{
+    struct kc_err err = {0};
+    if (!s->removed[1]) {
+        sc_tell(s, SC_TOPIC, 1, 0);
+    }
+    if (ks_topic_remove(s->b[broker].e, &s->topics[1], &err) == 0) {
+        sc_tell(s, SC_TOPIC, 1, SC_GONE);
+    } else if (!s->faults) {
+        sc_bad(s, "a topic cannot be removed: %s", err.msg);
     }
 }
 
 static void run_topics(struct sc *s)
 {
-    struct kc_err err;
     s->topics[0] = s->topic;
     s->topics[1] = kc_uuid_random();
     write_topic(s, 0, 2);
     write_topic(s, 1, 1);
-    look(s);
+    look(s, 0);
     write_topic(s, 0, 5);
-    sc_close(s, sc_open(s, 0, 0));
-    look(s);
-    /* From its first try on a removal may have happened. */
-    s->written[1] = 0;
-    s->removed[1] = ks_topic_remove(s->b[0].e, &s->topics[1], &err) == 0;
-    look(s);
-    s->removed[1] = ks_topic_remove(s->b[0].e, &s->topics[1], &err) == 0 || s->removed[1];
-    look(s);
+    sc_put(s, sc_open(s, 0, 0), 1);
+    look(s, 0);
+    remove_second(s, 0);
+    look(s, 0);
+    remove_second(s, 0);
+    look(s, 0);
     write_topic(s, 1, 3);
-    open_removed(s);
+    open_removed(s, 0);
 }
 
-static void check_topics(struct sc *s)
+static void check_topics(struct sc *s, int broker)
 {
-    struct kc_err err;
-    if (sc_up(s, 0)) {
-        look(s);
-        if (ks_topic_remove(s->b[0].e, &s->topics[1], &err)) {
-            sc_bad(s, "a topic cannot be removed any more: %s", err.msg);
-        }
-        s->removed[1] = true;
-        look(s);
-        open_removed(s);
-        sc_down(s, 0);
-    }
+    look(s, broker);
+    remove_second(s, broker);
+    look(s, broker);
+    open_removed(s, broker);
 }
 
-static void block(struct sc *s)
+static void block(struct sc *s, int broker)
 {
     int64_t first;
     int32_t count;
     struct kc_err err;
-    if (s->up[0] && ks_pid_block(s->b[0].e, &first, &count, &err) == 0) {
+    if (s->up[broker] && ks_pid_block(s->b[broker].e, &first, &count, &err) == 0) {
         for (int i = 0; i < s->n_pids; i++) {
             if (s->pids[i] == first) {
                 sc_bad(s, "producer ids from %lld on are given twice", (long long)first);
             }
         }
-        KT_REQUIRE(s->n_pids < (int)KC_ARRAY_LEN(s->pids));
-        s->pids[s->n_pids++] = first;
+        sc_tell(s, SC_PIDS, first, count);
     }
 }
 
 static void run_pids(struct sc *s)
 {
     for (int i = 0; i < 4; i++) {
-        block(s);
+        block(s, 0);
     }
 }
 
-static void check_pids(struct sc *s)
+static void check_pids(struct sc *s, int broker)
 {
-    sc_up(s, 0);
-    run_pids(s);
-    sc_down(s, 0);
+    block(s, broker);
+    block(s, broker);
 }
 
 /* A volume with a bad batch under a seal: fsck may fail, but never calls it whole. */
@@ -410,6 +480,8 @@ const struct sc_scenario sc_scenarios[] = {
     {"append", up_one, run_append, NULL},
     {"roll", setup_roll, run_roll, NULL},
     {"retention", setup_retention, run_retention, NULL},
+    {"compact", setup_compact, run_compact, NULL},
+    {"hints", setup_hints, run_hints, NULL},
     {"recovery", setup_one_log, run_recovery, NULL},
     {"boot", NULL, run_boot, NULL},
     {"register", setup_one_log, run_register, NULL},

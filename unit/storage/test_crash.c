@@ -38,6 +38,15 @@ static bool is_new(uint64_t hash)
     return true;
 }
 
+struct walk {
+    const struct sc_scenario *scenario;
+    enum cr_mutant mutant;
+    uint32_t samples, every; /* random subsets a crash point; one state in `every` */
+    uint32_t second_every,
+        second_share; /* one of those is crashed again; one state in `share` then */
+    int errors;
+};
+
 /* ---- stages: where states are put up and looked at ---- */
 
 struct stage {
@@ -47,9 +56,10 @@ struct stage {
 /* Broker 7; broker 1 of the scenarios again; broker 8 for second crashes; one that has no engine. */
 static struct stage other, same, second, bare;
 
-static void stage_up(struct stage *g, int32_t number, bool network)
+static void stage_up(struct stage *g, int32_t number, bool network, int64_t checkpoint_bytes)
 {
     sc_begin(&g->s, true, NULL);
+    g->s.checkpoint_bytes = checkpoint_bytes;
     st_mem_network(g->s.mem, network);
     st_mem_number_from(g->s.mem, NUMBERS);
     KT_REQUIRE(sc_up_as(&g->s, 0, number));
@@ -81,15 +91,23 @@ static void know(struct sc *s, const struct sc *of, int n)
     sc_config(s, of->cfg.segment_bytes, -1);
     memcpy(s->acks, of->acks, sizeof(s->acks[0]) * (size_t)n);
     memcpy(s->trimmed, of->trimmed, sizeof(s->trimmed));
+    memcpy(s->topics, of->topics, sizeof(s->topics));
     memset(s->producers, 0, sizeof(s->producers));
+    memset(s->written, 0, sizeof(s->written));
+    memset(s->removed, 0, sizeof(s->removed));
+    s->n_pids = 0;
     s->n_acks = n;
     for (int i = 0; i < n; i++) {
+        if (s->acks[i].part < 0) {
+            sc_learn(s, &s->acks[i]);
+            continue;
+        }
         struct sc_producer *p = &s->producers[s->acks[i].part];
         p->seq = KC_MAX(p->seq, s->acks[i].seq + 1);
     }
 }
 
-static void audit(struct sc *s, int broker)
+static void audit(const struct walk *w, struct sc *s, int broker)
 {
     static const char *const dirs[] = {"inc", "topics", "deleted", "pids"};
     for (size_t i = 0; i < KC_ARRAY_LEN(dirs); i++) {
@@ -103,25 +121,19 @@ static void audit(struct sc *s, int broker)
             sc_close(s, log);
         }
     }
+    if (w->scenario->check) {
+        w->scenario->check(s, broker);
+    }
     sc_fsck(s);
 }
 
 /* ---- the states of a trace ---- */
 
-struct walk {
-    const char *name;
-    enum cr_mutant mutant;
-    uint32_t samples, every; /* random subsets a crash point; one state in `every` */
-    uint32_t second_every,
-        second_share; /* one of those is crashed again; one state in `share` then */
-    int errors;
-};
-
 static void complain(struct walk *w, struct sc *s, const struct cr_state *c, const char *what)
 {
     w->errors += s->errors;
     if (s->errors && w->mutant == CR_HONEST) {
-        fprintf(stderr, "%s (%s, %s), crash before record %zu:\n", w->name,
+        fprintf(stderr, "%s (%s, %s), crash before record %zu:\n", w->scenario->name,
                 c->model == CR_LOCAL ? "local" : "network", what, c->at);
         cr_print(c, stderr);
     }
@@ -133,11 +145,12 @@ static void boot(struct walk *w, const struct cr_state *c, const struct sc *of, 
 {
     struct sc *s = &bare.s;
     sc_begin(s, true, NULL);
+    s->checkpoint_bytes = of->checkpoint_bytes;
     st_mem_network(s->mem, c->model == CR_NETWORK);
     cr_build(c, s->mem, "");
     know(s, of, n);
     if (sc_up_as(s, 0, 9)) {
-        audit(s, 0);
+        audit(w, s, 0);
     }
     sc_end(s);
     sc_free(s);
@@ -168,7 +181,7 @@ static void crash_again(struct walk *w, const struct cr_state *c, struct stage *
         st_mem_dump(s->mem);
     }
     st_mem_records(s->mem, &settled);
-    audit(s, 0);
+    audit(w, s, 0);
     st_mem_record(s->mem, false);
     if (ended) {
         cr_trace_join(&t, c->trace, c->at, s->mem);
@@ -194,7 +207,7 @@ static void look(struct walk *w, struct cr_state *c, const struct sc *of, int n,
     if (level == 0 && w->second_every && pick / 2 % w->second_every == 0) {
         crash_again(w, c, g, n, pick / 256 & 1);
     } else {
-        audit(s, 0);
+        audit(w, s, 0);
     }
     complain(w, s, c, level ? "a second crash" : "another engine");
     if (pick % BOOT_EVERY == 0) {
@@ -229,7 +242,7 @@ static int crash(const struct sc_scenario *sc, enum cr_model model, bool told,
     static struct sc s;
     struct cr_trace t;
     bool soak = getenv("KAAS_SOAK") != NULL;
-    struct walk w = {.name = sc->name,
+    struct walk w = {.scenario = sc,
                      .mutant = mutant,
                      .every = every,
                      .samples = soak ? 400 : 60,
@@ -249,9 +262,9 @@ static int crash(const struct sc_scenario *sc, enum cr_model model, bool told,
     w.errors = s.errors;
     cr_trace_take(&t, s.mem, 0);
     cr_mutate(&t, mutant);
-    stage_up(&other, 7, told);
-    stage_up(&same, 1, told);
-    stage_up(&second, 8, told);
+    stage_up(&other, 7, told, s.checkpoint_bytes);
+    stage_up(&same, 1, told, s.checkpoint_bytes);
+    stage_up(&second, 8, told, s.checkpoint_bytes);
     states_of(&w, &t, model, &s, 0, 0);
     stage_down(&second);
     stage_down(&same);
@@ -272,9 +285,9 @@ static const struct sc_scenario *named(const char *name)
     return NULL;
 }
 
-static const char *const recorded[] = {"append",   "roll",     "retention", "recovery",
-                                       "boot",     "register", "move",      "cancel",
-                                       "takeover", "orphan",   "node"};
+static const char *const recorded[] = {"append",   "roll",   "retention", "compact", "hints",
+                                       "recovery", "boot",   "register",  "move",    "cancel",
+                                       "takeover", "orphan", "node",      "topics",  "pids"};
 
 static void on_alarm(int sig)
 {
@@ -344,6 +357,10 @@ static void broken_rules_are_found(void)
         {"move", CR_LOCAL, CR_NO_DIR_SYNC, false},
         {"retention", CR_LOCAL, CR_UNLINK_FIRST, false},
         {"retention", CR_NETWORK, CR_UNLINK_FIRST, true},
+        {"compact", CR_LOCAL, CR_UNLINK_FIRST, false},
+        {"compact", CR_NETWORK, CR_UNLINK_FIRST, true},
+        {"topics", CR_LOCAL, CR_NO_RECORD_SYNC, false},
+        {"pids", CR_LOCAL, CR_NO_DIR_SYNC, false},
         {"node", CR_NETWORK, CR_HONEST, false}, /* no copy of the tail (ADR 10) */
     };
     begin();

@@ -90,7 +90,7 @@ async def kills(c):
 
 async def moves(c):
     # Acked without a sync: the rhythm of a thousand files' syncs would hide what is looked for here.
-    s = await begin(c, "moved", 0.01, {"flush.messages": "1000000", "flush.ms": "3600000"})
+    s = await begin(c, "moved", 0.02, {"flush.messages": "1000000", "flush.ms": "3600000"})
     try:
         every = []
         for i in range(MOVES):

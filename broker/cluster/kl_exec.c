@@ -194,28 +194,36 @@ void kl_exec_forget(struct kl_cluster *k)
 
 /* ---- configs of open logs ---- */
 
-static bool same_configs(const struct ki_image *a, const struct ki_image *b)
+static bool same(const struct ki_config *a, int32_t n_a, const struct ki_config *b, int32_t n_b)
 {
-    if (a->n_configs != b->n_configs) {
+    if (n_a != n_b) {
         return false;
     }
-    for (int32_t i = 0; i < a->n_configs; i++) {
-        if (strcmp(a->configs[i].name, b->configs[i].name) != 0 ||
-            strcmp(a->configs[i].value, b->configs[i].value) != 0) {
+    for (int32_t i = 0; i < n_a; i++) {
+        if (strcmp(a[i].name, b[i].name) != 0 || strcmp(a[i].value, b[i].value) != 0) {
             return false;
         }
     }
     return true;
 }
 
+static bool same_of_topic(const struct ki_image *a, const struct ki_image *b,
+                          const struct kc_uuid *id)
+{
+    const struct ki_topic *x = ki_topic_by_id(a, id), *y = ki_topic_by_id(b, id);
+    return x && y && same(x->configs, x->n_configs, y->configs, y->n_configs);
+}
+
+/* Most images tell of moves: a log's configs are put together only where something about them changed. */
 void kl_exec_image(struct kl_cluster *k, const struct ki_image *old, const struct ki_image *im)
 {
-    bool all = !old || !same_configs(old, im);
+    bool all = !old || !same(old->configs, old->n_configs, im->configs, im->n_configs);
     struct kc_map_iter iter = {0};
     for (struct kc_map_entry *entry; (entry = kc_map_next(&k->plan->items, &iter));) {
         struct kl_item *it = entry->value;
         int32_t s = kp_shard_of(&it->topic_id);
-        if (it->state == KL_OPEN && (all || old->shards[s] != im->shards[s])) {
+        if (it->state == KL_OPEN &&
+            (all || (old->shards[s] != im->shards[s] && !same_of_topic(old, im, &it->topic_id)))) {
             configure(it->exec, im);
         }
     }

@@ -19,7 +19,9 @@ enum {
     KO_TICK_MS = 100,
     KO_PAUSE_MS = 500, /* a loop that was away longer restarts the brokers' ages (design.md, 3) */
     KO_STEP_MS = 5, /* least time between steps that statuses ask for */
-    KO_BATCH_MS = 20, /* between the end of one publication and the start of the next */
+    KO_BATCH_MS = 20, /* at least, between the end of one publication and the start of the next */
+    KO_BATCH_REST = 3, /* times as long as that one took, */
+    KO_BATCH_MAX_MS = 100, /* a failover may be next */
     KO_STREAMS_MAX = 1024,
     KO_HELLO_MS = 10000, /* a stream that has not been accepted by then is closed */
     KO_IDLE_MS = 60000, /* one that says nothing for so long is closed */
@@ -127,6 +129,7 @@ struct ko_cc {
     uint64_t started; /* generation of the publication under way, or of the last one */
     uint32_t dirty_shards;
     bool dirty_root;
+    int64_t begun_ms; /* when the last one began */
     int64_t batch_ms; /* not before */
     int64_t confirm_ms; /* not before the Lease was renewed after this; -1 */
     /* Answers. */

@@ -1,5 +1,7 @@
-/* ko_publish.c - batches of decisions for the publisher: one under way at a time, the next one not
- * earlier than 20 ms after it, so that a burst of changes becomes few writes. */
+/* ko_publish.c - batches of decisions for the publisher: one under way at a time, then a rest, so that
+ * a burst of changes becomes few writes. The rest grows with what a publication takes: whatever the
+ * store and the size of the image, most of the time is left to others. A planned move does not wait for
+ * it, its phases go over the streams. */
 #include <string.h>
 
 #include "base/kc_log.h"
@@ -105,8 +107,14 @@ void ko_publish_soon(struct ko_cc *cc, int64_t now_ms)
     cc->dirty_shards = 0;
     cc->dirty_root = false;
     cc->publishing = true;
+    cc->begun_ms = now_ms;
     cc->started++;
     ko_to_api(cc->c, ko_pub_batch, b, ko_batch_free);
+}
+
+static int64_t rest_ms(int64_t took_ms)
+{
+    return KC_MIN(KC_MAX(took_ms * KO_BATCH_REST, (int64_t)KO_BATCH_MS), (int64_t)KO_BATCH_MAX_MS);
 }
 
 void ko_cc_published(struct ko_control *c, void *arg)
@@ -125,7 +133,7 @@ void ko_cc_published(struct ko_control *c, void *arg)
         int64_t now = ko_now(c);
         cc->publishing = false;
         cc->order = p->order;
-        cc->batch_ms = now + KO_BATCH_MS;
+        cc->batch_ms = now + rest_ms(now - cc->begun_ms);
         kp_ctl_published(cc->ctl, cc->order.generation);
         cc->view_due = true;
         ko_admin_published(cc);

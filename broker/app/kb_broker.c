@@ -259,6 +259,7 @@ static void boot_work(struct rt_work *w)
     struct ks_opts o = {.dir = b->config->data_dir,
                         .broker_id = b->config->id,
                         .unsafe_storage = b->config->unsafe_storage,
+                        .reserve_bytes = -1,
                         .loop = &b->control,
                         .on_fenced = on_fenced,
                         .ctx = b};

@@ -23,6 +23,9 @@ static int16_t refused(const struct ks_log *log, const struct ks_append_args *ar
 {
     switch (log->state) {
     case KS_OPEN:
+        if (ks_volume_state(log->e) != KS_VOLUME_OK) {
+            return KS_K_STORAGE_ERROR;
+        }
         break;
     case KS_SUSPENDED:
         return KS_K_STORAGE_ERROR;

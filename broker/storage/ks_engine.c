@@ -272,7 +272,10 @@ static int make_dirs(struct ks_fs *fs, struct kc_err *err)
 static int probe(struct ks_fs *fs, bool unsafe, struct kc_err *err)
 {
     struct ks_probe p;
-    int rc = ks_probe_run(fs, &p, err);
+    int rc;
+    do {
+        rc = ks_probe_run(fs, &p, err);
+    } while (rc && ks_fs_make_room(fs, rc));
     if (rc == 0) {
         kc_log(KC_INFO, "storage", "event=volume_conforms sync_us=%lld", (long long)p.sync_us);
     } else if (unsafe) {
@@ -337,7 +340,10 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     kc_map_init(&e->condemned);
     kc_map_init(&e->zombies);
     ks_cleaner_init(e);
+    ks_watch_init(e);
+    ks_reserve_init(e, opts->reserve_bytes);
     int rc = make_dirs(&e->fs, &why);
+    ks_reserve_find(e);
     rc = rc ? rc : probe(&e->fs, opts->unsafe_storage, &why);
     rc = rc ? rc : join_cluster(&e->fs, cluster_id, &why);
     if (!rc && (rc = start_threads(e, opts))) {
@@ -383,6 +389,8 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
     ks_cleaner_fini(e);
+    ks_reserve_fini(e);
+    ks_watch_fini(e);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);
     pthread_cond_destroy(&e->log_gone);
@@ -457,6 +465,9 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .checkpoints = atomic_load(&e->m_ckpts),
         .open_read_bytes = atomic_load(&e->m_open_read),
         .open_read_max = atomic_load(&e->m_open_read_max),
+        .volume_free = atomic_load(&e->reserve.free_bytes),
+        .reserve_bytes = ks_reserve_bytes(e),
+        .refused_writes = atomic_load(&e->reserve.refused),
         .cleanings = atomic_load(&e->m_cleanings),
         .clean_read_bytes = atomic_load(&e->m_clean_read),
         .clean_written_bytes = atomic_load(&e->m_clean_written),

@@ -33,6 +33,8 @@ struct ks_opts {
     int32_t takeover_threads; /* takeovers at once; 0 = default */
     int64_t cache_bytes; /* recent batches kept in memory, all partitions; 0 = default */
     int64_t checkpoint_bytes; /* appended bytes between two snapshots of a log; 0 = default */
+    int64_t reserve_bytes; /* lie on the volume for what must be written when it is full; -1 = as
+                            * many as the open logs need; 0 = none */
     struct rt_loop *loop; /* control loop: fenced */
     ks_fenced_fn on_fenced;
     void *ctx;
@@ -54,11 +56,19 @@ int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms);
  * [any], lock-free; the engine checks by itself once a second while it holds logs. */
 int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms);
 
+/* Whether the volume takes bytes. While it does not, appends get KAFKA_STORAGE_ERROR at once; reads,
+ * DeleteRecords, retention and planned moves go on while the reserve lasts (ks_room.h), and appends
+ * resume by themselves. [any], lock-free. */
+enum ks_volume { KS_VOLUME_OK, KS_VOLUME_FULL, KS_VOLUME_READ_ONLY };
+enum ks_volume ks_volume_state(struct ks_engine *e);
+
 struct ks_metrics {
     uint64_t appended_bytes, commits, fsyncs, fence_checks, zombie_bytes, read_bytes, cache_hits,
         cache_misses, open_logs, errors;
     uint64_t checkpoints; /* snapshots and indexes written */
     uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
+    int64_t volume_free; /* bytes; -1 = not known */
+    uint64_t reserve_bytes, refused_writes; /* errors that say that the volume takes no bytes */
     uint64_t cleanings, clean_read_bytes, clean_written_bytes, clean_errors, uncleanable;
 };
 void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret); /* [any] */

@@ -45,6 +45,23 @@ static void end(_Atomic int64_t *slot)
     }
 }
 
+static int heard(struct ks_fs *fs, int rc)
+{
+    if (fs->refused && (rc == -ENOSPC || rc == -EDQUOT || rc == -EROFS)) {
+        fs->refused(fs->room_ctx, rc);
+    }
+    return rc;
+}
+
+/* What changes the volume may be refused. */
+#define CHANGING(fs, call)                                                                         \
+    do {                                                                                           \
+        _Atomic int64_t *slot_ = begin(fs);                                                        \
+        int rc_ = (call);                                                                          \
+        end(slot_);                                                                                \
+        return heard(fs, rc_);                                                                     \
+    } while (0)
+
 #define WATCHED(fs, type, call)                                                                    \
     do {                                                                                           \
         _Atomic int64_t *slot_ = begin(fs);                                                        \
@@ -67,7 +84,7 @@ int64_t ks_fs_oldest_ms(struct ks_fs *fs, int64_t now_mono_ms)
 
 int ks_fs_open(struct ks_fs *fs, const char *path, enum ks_open_mode mode)
 {
-    WATCHED(fs, int, fs->ops->open(fs->ctx, path, mode));
+    CHANGING(fs, fs->ops->open(fs->ctx, path, mode));
 }
 
 int ks_fs_close(struct ks_fs *fs, int fd)
@@ -94,7 +111,7 @@ int ks_fs_pwritev(struct ks_fs *fs, int fd, struct iovec *iov, int n, uint64_t p
             continue;
         }
         if (done < 0) {
-            return (int)done;
+            return heard(fs, (int)done);
         }
         if (done == 0) {
             return -EIO;
@@ -137,32 +154,32 @@ ssize_t ks_fs_pread(struct ks_fs *fs, int fd, void *buf, size_t len, uint64_t po
 
 int ks_fs_datasync(struct ks_fs *fs, int fd)
 {
-    WATCHED(fs, int, fs->ops->datasync(fs->ctx, fd));
+    CHANGING(fs, fs->ops->datasync(fs->ctx, fd));
 }
 
 int ks_fs_syncdir(struct ks_fs *fs, const char *path)
 {
-    WATCHED(fs, int, fs->ops->syncdir(fs->ctx, path));
+    CHANGING(fs, fs->ops->syncdir(fs->ctx, path));
 }
 
 int ks_fs_link(struct ks_fs *fs, const char *from, const char *to)
 {
-    WATCHED(fs, int, fs->ops->link(fs->ctx, from, to));
+    CHANGING(fs, fs->ops->link(fs->ctx, from, to));
 }
 
 int ks_fs_unlink(struct ks_fs *fs, const char *path)
 {
-    WATCHED(fs, int, fs->ops->unlink(fs->ctx, path));
+    CHANGING(fs, fs->ops->unlink(fs->ctx, path));
 }
 
 int ks_fs_rmdir(struct ks_fs *fs, const char *path)
 {
-    WATCHED(fs, int, fs->ops->rmdir(fs->ctx, path));
+    CHANGING(fs, fs->ops->rmdir(fs->ctx, path));
 }
 
 int ks_fs_rename(struct ks_fs *fs, const char *from, const char *to)
 {
-    WATCHED(fs, int, fs->ops->rename(fs->ctx, from, to));
+    CHANGING(fs, fs->ops->rename(fs->ctx, from, to));
 }
 
 int ks_fs_mkdir(struct ks_fs *fs, const char *path)
@@ -170,12 +187,12 @@ int ks_fs_mkdir(struct ks_fs *fs, const char *path)
     _Atomic int64_t *slot = begin(fs);
     int rc = fs->ops->mkdir(fs->ctx, path);
     end(slot);
-    return rc == -EEXIST ? 1 : rc;
+    return rc == -EEXIST ? 1 : heard(fs, rc);
 }
 
 int ks_fs_extend(struct ks_fs *fs, const char *path, uint64_t size)
 {
-    WATCHED(fs, int, fs->ops->extend(fs->ctx, path, size));
+    CHANGING(fs, fs->ops->extend(fs->ctx, path, size));
 }
 
 int ks_fs_stat(struct ks_fs *fs, int fd, struct ks_stat *ret)
@@ -191,6 +208,19 @@ int ks_fs_list(struct ks_fs *fs, const char *path, ks_list_fn fn, void *arg)
 void ks_fs_forget(struct ks_fs *fs, int fd)
 {
     fs->ops->forget(fs->ctx, fd);
+}
+
+int ks_fs_room(struct ks_fs *fs, uint64_t *ret_free)
+{
+    if (!fs->ops->room) {
+        return -ENOTSUP;
+    }
+    WATCHED(fs, int, fs->ops->room(fs->ctx, ret_free));
+}
+
+bool ks_fs_make_room(struct ks_fs *fs, int rc)
+{
+    return (rc == -ENOSPC || rc == -EDQUOT) && fs->make_room && fs->make_room(fs->room_ctx);
 }
 
 bool ks_fs_network(struct ks_fs *fs)

@@ -56,6 +56,8 @@ struct ks_fs_ops {
     bool (*network)(void *ctx);
     /* Do names become durable at once, or in the order in which they were made? NULL = no. */
     bool (*ordered)(void *ctx);
+    /* Bytes that are free for this process. NULL = not told. */
+    int (*room)(void *ctx, uint64_t *ret_free);
     void (*fini)(void *ctx);
 };
 
@@ -69,6 +71,11 @@ struct ks_fs {
      * may be a data loop. NULL: ks_fs_close_later closes at once. */
     void (*bury)(void *ctx, int fd);
     void *bury_ctx;
+    /* Hears of every error that says that the volume takes no bytes: ENOSPC, EDQUOT, EROFS. */
+    void (*refused)(void *ctx, int rc);
+    /* Gives up something to make room; false: nothing left. Both may be NULL. */
+    bool (*make_room)(void *ctx);
+    void *room_ctx;
 };
 
 /* The real one, rooted at dir, which must exist. */
@@ -97,6 +104,10 @@ int ks_fs_extend(struct ks_fs *fs, const char *path, uint64_t size);
 int ks_fs_stat(struct ks_fs *fs, int fd, struct ks_stat *ret);
 int ks_fs_list(struct ks_fs *fs, const char *path, ks_list_fn fn, void *arg);
 void ks_fs_forget(struct ks_fs *fs, int fd);
+int ks_fs_room(struct ks_fs *fs, uint64_t *ret_free); /* -ENOTSUP: it does not tell */
+/* After an error rc of what must be written on a full volume, too (the chain, claim files): true if
+ * room was made and another try may succeed. Blocking. */
+bool ks_fs_make_room(struct ks_fs *fs, int rc);
 /* False only for file systems known to be of this machine: one crash ends them and us, and a sync
  * of a file covers what others wrote (ADR 10). */
 bool ks_fs_network(struct ks_fs *fs);

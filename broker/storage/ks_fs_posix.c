@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -194,6 +195,17 @@ static bool posix_ordered(void *ctx)
     return is_one_of(ctx, ordered, KC_ARRAY_LEN(ordered));
 }
 
+static int posix_room(void *ctx, uint64_t *ret_free)
+{
+    struct posix *p = ctx;
+    struct statvfs sv;
+    if (fstatvfs(p->root, &sv) < 0) {
+        return -errno;
+    }
+    *ret_free = (uint64_t)sv.f_bavail * sv.f_frsize;
+    return 0;
+}
+
 static void posix_fini(void *ctx)
 {
     struct posix *p = ctx;
@@ -222,6 +234,7 @@ int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err)
         .forget = posix_forget,
         .network = posix_network,
         .ordered = posix_ordered,
+        .room = posix_room,
         .fini = posix_fini,
     };
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

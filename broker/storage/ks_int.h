@@ -21,6 +21,7 @@
 #include "storage/ks_ckpt.h"
 #include "storage/ks_clean_pick.h"
 #include "storage/ks_engine.h"
+#include "storage/ks_reserve.h"
 #include "storage/ks_state.h"
 #include "storage/ks_vol.h"
 #include "storage/ks_wire.h"
@@ -239,6 +240,8 @@ struct ks_orphan {
 enum {
     KS_QUEUE_BYTES_MAX = 256 * 1024 * 1024,
     KS_WATCH_MS = 500, /* between forced checks: readers need one that is at most 1 s old */
+    KS_IDLE_WATCH_MS = 10000, /* the same without logs */
+    KS_FULL_CHECK_MS = 2000, /* between looks of retention while the volume is full */
     KS_RETRY_MS = 1000, /* between attempts to recover a log */
     KS_IDLE_FILES = 512 /* open files that nobody uses */
 };
@@ -285,6 +288,7 @@ struct ks_engine {
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
     struct rt_pool *scan, *warm, *read, *sync, *seal, *recover, *hint, *clean;
     struct ks_cleaner cleaner;
+    struct ks_reserve reserve;
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;
@@ -309,9 +313,9 @@ struct ks_engine {
     uint32_t n_sealing; /* commit thread: seals that have not come back */
 
     pthread_t watch_thread; /* once a second: fence check, retries, retention */
-    pthread_mutex_t w_lock; /* guards w_stop */
+    pthread_mutex_t w_lock; /* guards w_stop, w_again */
     pthread_cond_t w_more;
-    bool w_stop;
+    bool w_stop, w_again;
 
     uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX, the same at every broker; tests make it small */
     _Atomic size_t queued_bytes;
@@ -363,9 +367,11 @@ void ks_graves_fini(struct ks_graves *g);
 int ks_graves_look(struct ks_engine *e, const struct kc_uuid *topic, struct kc_err *err);
 
 /* ks_watch.c */
+void ks_watch_init(struct ks_engine *e);
+void ks_watch_fini(struct ks_engine *e);
 int ks_watch_start(struct ks_engine *e);
 void ks_watch_stop(struct ks_engine *e);
-void ks_watch_wake(struct ks_engine *e);
+void ks_watch_wake(struct ks_engine *e); /* a round now. Any thread */
 
 /* ks_retention.c */
 void ks_retention_post(struct ks_engine *e);

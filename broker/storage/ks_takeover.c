@@ -196,17 +196,11 @@ static void remove_copy(struct ks_takeover *t, struct ks_file_id id)
     ks_fs_unlink(&t->log->e->fs, path); /* what stays behind only costs room */
 }
 
-/* ADR 10: what was scanned at the end of the file may be in the server's cache only. force: the file
- * had an error, so a sync of it proves nothing. */
-static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool force,
-                  struct ks_rec *ret, struct kc_err *err)
+/* In a new file, each time: after an error a file is not to be trusted. */
+static int copy_tail(struct ks_takeover *t, const struct ks_epoch_scan *s, struct ks_rec *ret)
 {
     struct ks_fs *fs = &t->log->e->fs;
     struct ks_file_id id;
-    ks_epoch_seal(s, ret);
-    if (s->tail_pos == s->len || (!force && !ks_fs_network(fs) && ks_fs_datasync(fs, s->fd) == 0)) {
-        return 0;
-    }
     int fd = ks_data_file_create(t->log, &id);
     int rc = fd < 0 ? fd : ks_tail_copy(s, fd, id, ret);
     int closed = fd < 0 ? 0 : ks_fs_close(fs, fd);
@@ -215,6 +209,23 @@ static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool for
     if (fd >= 0 && (rc || !ret->seal.rescued)) {
         remove_copy(t, id); /* no record names it */
     }
+    return rc;
+}
+
+/* ADR 10: what was scanned at the end of the file may be in the server's cache only. force: the file
+ * had an error, so a sync of it proves nothing. */
+static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool force,
+                  struct ks_rec *ret, struct kc_err *err)
+{
+    struct ks_fs *fs = &t->log->e->fs;
+    int rc;
+    ks_epoch_seal(s, ret);
+    if (s->tail_pos == s->len || (!force && !ks_fs_network(fs) && ks_fs_datasync(fs, s->fd) == 0)) {
+        return 0;
+    }
+    do {
+        rc = copy_tail(t, s, ret);
+    } while (ks_fs_make_room(fs, rc));
     return rc ? kc_fail(err, rc, "copy of a tail: %s", kc_strerror(rc)) : 0;
 }
 

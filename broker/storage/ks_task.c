@@ -56,7 +56,10 @@ int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret)
                                 .seq = atomic_fetch_add(&log->inc->next_seq, 1)};
         char path[KS_PATH_MAX];
         ks_path_file(path, &log->topic, log->partition, id);
-        int fd = ks_fs_open(&log->e->fs, path, KS_CREATE);
+        int fd;
+        do {
+            fd = ks_fs_open(&log->e->fs, path, KS_CREATE);
+        } while (ks_fs_make_room(&log->e->fs, fd));
         if (fd != -EEXIST) { /* else: an older incarnation with the same first digits */
             *ret = id;
             return fd;

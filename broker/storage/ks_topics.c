@@ -181,7 +181,7 @@ int ks_topic_remove(struct ks_engine *e, const struct kc_uuid *id, struct kc_err
     /* The tombstone first: from here on nobody adopts or makes the topic again. */
     int rc = ks_graves_look(e, id, NULL) == KC_E_GONE
                  ? 0
-                 : ks_vol_publish(&e->fs, "deleted", b64, "deleted\n", 8);
+                 : ks_vol_publish_vital(&e->fs, "deleted", b64, "deleted\n", 8);
     rc = rc == KC_E_EXISTS ? 0 : rc;
     rc = rc ? rc : ks_fs_syncdir(&e->fs, "deleted");
     rc = rc ? rc : remove_dir(&e->fs, dir, true);

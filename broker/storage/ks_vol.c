@@ -95,39 +95,63 @@ static int link_checked(struct ks_fs *fs, int fd, const char *tmp, const char *p
     return rc;
 }
 
-/* *issued: the link was sent. */
-static int publish(struct ks_fs *fs, const char *dir, const char *name, struct kc_bytes data,
-                   bool *issued)
+struct publication {
+    const char *dir, *name;
+    struct kc_bytes data;
+    bool vital; /* room is made for it */
+    bool issued; /* out: the link was sent */
+};
+
+static int write_and_link(struct ks_fs *fs, struct publication *p)
 {
     char tmp[KS_PATH_MAX], path[KS_PATH_MAX];
     uint64_t random;
     kc_random_bytes(&random, sizeof(random));
-    snprintf(tmp, sizeof(tmp), "%s%stmp.%016" PRIx64, dir, *dir ? "/" : "", random);
-    snprintf(path, sizeof(path), "%s%s%s", dir, *dir ? "/" : "", name);
+    snprintf(tmp, sizeof(tmp), "%s%stmp.%016" PRIx64, p->dir, *p->dir ? "/" : "", random);
+    snprintf(path, sizeof(path), "%s%s%s", p->dir, *p->dir ? "/" : "", p->name);
     int fd = ks_fs_open(fs, tmp, KS_CREATE);
     if (fd < 0) {
         return fd;
     }
-    struct iovec iov = {.iov_base = (void *)(uintptr_t)data.ptr, .iov_len = (size_t)data.len};
-    int rc = ks_fs_pwritev(fs, fd, &iov, data.len ? 1 : 0, 0);
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)p->data.ptr, .iov_len = (size_t)p->data.len};
+    int rc = ks_fs_pwritev(fs, fd, &iov, p->data.len ? 1 : 0, 0);
     rc = rc ? rc : ks_fs_datasync(fs, fd);
-    *issued = rc == 0;
+    p->issued = rc == 0;
     if (rc == 0) {
-        rc = link_checked(fs, fd, tmp, path, data.ptr, (size_t)data.len);
+        do {
+            rc = link_checked(fs, fd, tmp, path, p->data.ptr, (size_t)p->data.len);
+        } while (p->vital && ks_fs_make_room(fs, rc));
     }
     ks_fs_close(fs, fd);
     /* The temporary name may go once the outcome is known; else it stays as evidence. */
-    if (!*issued || rc == 0 || rc == KC_E_EXISTS) {
+    if (!p->issued || rc == 0 || rc == KC_E_EXISTS) {
         ks_fs_unlink(fs, tmp);
     }
+    return rc;
+}
+
+static int publish(struct ks_fs *fs, struct publication *p)
+{
+    int rc;
+    p->issued = false;
+    do {
+        rc = write_and_link(fs, p);
+    } while (p->vital && !p->issued && ks_fs_make_room(fs, rc));
     return rc;
 }
 
 int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
                    size_t len)
 {
-    bool issued = false;
-    return publish(fs, dir, name, (struct kc_bytes){data, (int32_t)len}, &issued);
+    struct publication p = {.dir = dir, .name = name, .data = {data, (int32_t)len}};
+    return publish(fs, &p);
+}
+
+int ks_vol_publish_vital(struct ks_fs *fs, const char *dir, const char *name, const void *data,
+                         size_t len)
+{
+    struct publication p = {.dir = dir, .name = name, .data = {data, (int32_t)len}, .vital = true};
+    return publish(fs, &p);
 }
 
 /* ---- incarnations ---- */
@@ -143,7 +167,7 @@ int ks_inc_publish(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incar
     int rc = ks_fs_mkdir(fs, dir);
     if (rc >= 0) {
         rc = rc == 0 ? ks_fs_syncdir(fs, "inc") : 0;
-        rc = rc ? rc : ks_vol_publish(fs, dir, hex, text, (size_t)len);
+        rc = rc ? rc : ks_vol_publish_vital(fs, dir, hex, text, (size_t)len);
         rc = rc ? rc : ks_fs_syncdir(fs, dir);
     }
     if (rc) {
@@ -179,14 +203,17 @@ int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarna
     ks_path_inc(path, broker, incarnation);
     snprintf(dir, sizeof(dir), "inc/%d", broker);
     for (int i = 0; i < 3; i++) {
-        int rc = ks_fs_extend(fs, path, KS_FENCE_SIZE);
+        int rc;
+        do {
+            rc = ks_fs_extend(fs, path, KS_FENCE_SIZE);
+        } while (ks_fs_make_room(fs, rc));
         if (rc != -ENOENT) {
             return rc;
         }
         /* ENOENT proves nothing (a stale negative entry): put a fenced file there. */
         static const uint8_t fenced[KS_FENCE_SIZE];
         rc = ks_fs_mkdir(fs, dir);
-        rc = rc < 0 ? rc : ks_vol_publish(fs, dir, hex, fenced, sizeof(fenced));
+        rc = rc < 0 ? rc : ks_vol_publish_vital(fs, dir, hex, fenced, sizeof(fenced));
         if (rc != KC_E_EXISTS) {
             return rc;
         }
@@ -272,8 +299,9 @@ int ks_chain_append(struct ks_fs *fs, const struct kc_uuid *topic, int32_t parti
     size_t len = ks_rec_encode(r, buf);
     ks_path_part(dir, topic, partition, NULL);
     snprintf(name, sizeof(name), "ctl.%" PRIu64, r->k);
-    r->issued = false;
-    int rc = publish(fs, dir, name, (struct kc_bytes){buf, (int32_t)len}, &r->issued);
+    struct publication p = {.dir = dir, .name = name, .data = {buf, (int32_t)len}, .vital = true};
+    int rc = publish(fs, &p);
+    r->issued = p.issued;
     if (ret_len) {
         *ret_len = len;
     }

@@ -36,6 +36,9 @@ void ks_path_inc(char out[KS_PATH_MAX], int32_t broker, const struct kc_uuid *in
  * link. The directory is not synced. */
 int ks_vol_publish(struct ks_fs *fs, const char *dir, const char *name, const void *data,
                    size_t len);
+/* The same for what a full volume must take, too: room is made for it (ks_fs_make_room). */
+int ks_vol_publish_vital(struct ks_fs *fs, const char *dir, const char *name, const void *data,
+                         size_t len);
 /* Reads a file of at most cap bytes that is known to exist; returns its length or -errno; -EFBIG. */
 ssize_t ks_vol_read(struct ks_fs *fs, const char *path, void *buf, size_t cap);
 

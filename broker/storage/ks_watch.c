@@ -1,5 +1,5 @@
 /* Once a second while logs are open: the fence check that keeps reads honest, recoveries that wait
- * for room or for a healthy file, syncs that flush.ms asks for, and retention. Sleeps on a condition otherwise. */
+ * for room or for a healthy file, syncs that flush.ms asks for, and retention. Else now and then. */
 #include "storage/ks_int.h"
 
 #include <signal.h>
@@ -60,16 +60,17 @@ static bool rest(struct ks_engine *e)
 {
     struct timespec until;
     pthread_mutex_lock(&e->w_lock);
-    while (!e->w_stop && atomic_load(&e->n_logs) == 0) {
-        pthread_cond_wait(&e->w_more, &e->w_lock);
-    }
+    /* Without logs there is only the volume itself to look at. */
+    int64_t pause = atomic_load(&e->n_logs) == 0 ? KS_IDLE_WATCH_MS : KS_WATCH_MS;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += KS_WATCH_MS * 1000000L;
+    until.tv_sec += pause / 1000;
+    until.tv_nsec += pause % 1000 * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
-    if (!e->w_stop) {
+    if (!e->w_stop && !e->w_again) {
         pthread_cond_timedwait(&e->w_more, &e->w_lock, &until);
     }
+    e->w_again = false;
     bool stop = e->w_stop;
     pthread_mutex_unlock(&e->w_lock);
     return stop;
@@ -84,7 +85,8 @@ static void *watch_main(void *arg)
     pthread_setname_np(pthread_self(), "ks-watch");
     for (int64_t looked_ms = INT64_MIN / 2;;) {
         check_fence(e);
-        if (atomic_load(&e->n_retries) > 0) {
+        bool full = ks_reserve_tick(e);
+        if (atomic_load(&e->n_retries) > 0 && ks_reserve_may_retry(e)) {
             retry(e);
         }
         if (atomic_load(&e->relaxed)) {
@@ -92,7 +94,9 @@ static void *watch_main(void *arg)
         }
         /* A wait for the next look ends at a round; half a round early is nearer than half a late one. */
         int64_t now = kc_mono_ms();
-        if (now - looked_ms + KS_WATCH_MS / 2 >= atomic_load(&e->retention_check_ms)) {
+        int64_t pause = atomic_load(&e->retention_check_ms);
+        pause = full ? KC_MIN(pause, (int64_t)KS_FULL_CHECK_MS) : pause; /* room is wanted now */
+        if (now - looked_ms + KS_WATCH_MS / 2 >= pause) {
             looked_ms = now;
             ks_retention_post(e);
         }
@@ -106,11 +110,12 @@ static void *watch_main(void *arg)
 void ks_watch_wake(struct ks_engine *e)
 {
     pthread_mutex_lock(&e->w_lock);
+    e->w_again = true;
     pthread_cond_signal(&e->w_more);
     pthread_mutex_unlock(&e->w_lock);
 }
 
-int ks_watch_start(struct ks_engine *e)
+void ks_watch_init(struct ks_engine *e)
 {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -118,6 +123,16 @@ int ks_watch_start(struct ks_engine *e)
     pthread_mutex_init(&e->w_lock, NULL);
     pthread_cond_init(&e->w_more, &attr);
     pthread_condattr_destroy(&attr);
+}
+
+void ks_watch_fini(struct ks_engine *e)
+{
+    pthread_cond_destroy(&e->w_more);
+    pthread_mutex_destroy(&e->w_lock);
+}
+
+int ks_watch_start(struct ks_engine *e)
+{
     return -pthread_create(&e->watch_thread, NULL, watch_main, e);
 }
 
@@ -128,6 +143,4 @@ void ks_watch_stop(struct ks_engine *e)
     pthread_cond_signal(&e->w_more);
     pthread_mutex_unlock(&e->w_lock);
     pthread_join(e->watch_thread, NULL);
-    pthread_cond_destroy(&e->w_more);
-    pthread_mutex_destroy(&e->w_lock);
 }

@@ -411,11 +411,20 @@ void sc_put_group(struct sc *s, struct ks_log *a, struct ks_log *b, int each)
     }
 }
 
-/* A recovery that waits for its next attempt need not wait. */
+/* A recovery that waits for its next attempt need not wait, nor the next trial of a volume that
+ * refused something. */
 static void hurry(struct ks_log *log)
 {
+    struct ks_reserve *r = &log->e->reserve;
     int64_t at = atomic_load(&log->c_retry_at_ms);
-    if (at > 1 && atomic_compare_exchange_strong(&log->c_retry_at_ms, &at, 1)) {
+    bool wake = at > 1 && atomic_compare_exchange_strong(&log->c_retry_at_ms, &at, 1);
+    pthread_mutex_lock(&r->lock);
+    if (r->room.state != KS_VOLUME_OK && r->room.next_ms > 1 && !r->busy) {
+        r->room.next_ms = 1;
+        wake = true;
+    }
+    pthread_mutex_unlock(&r->lock);
+    if (wake) {
         ks_watch_wake(log->e);
     }
 }

@@ -60,9 +60,14 @@ static void on_fenced(void *ctx, const char *why)
     b->fenced = true;
 }
 
-void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
+void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_t id,
+                             int64_t reserve_bytes)
 {
-    struct ks_opts opts = {.broker_id = id, .loop = &b->loop, .on_fenced = on_fenced, .ctx = b};
+    struct ks_opts opts = {.broker_id = id,
+                           .reserve_bytes = reserve_bytes,
+                           .loop = &b->loop,
+                           .on_fenced = on_fenced,
+                           .ctx = b};
     char cluster[KC_UUID_B64_LEN + 1] = "";
     struct kc_err err = {0};
     memset(b, 0, sizeof(*b));
@@ -76,6 +81,11 @@ void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
     KT_REQUIRE(rc == 0);
     b->inc = kc_uuid_random();
     KT_REQUIRE(ks_register(b->e, &b->inc, &err) == 0);
+}
+
+void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
+{
+    st_broker_start_reserve(b, fs, id, 0);
 }
 
 void st_broker_start(struct st_broker *b, const struct st_vol *v, int32_t id)

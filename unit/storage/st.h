@@ -31,6 +31,9 @@ struct st_broker {
 void st_broker_start(struct st_broker *b, const struct st_vol *v, int32_t id);
 /* Over a file system of the test's; takes fs. */
 void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id);
+/* With a reserve (ks_opts.reserve_bytes). */
+void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_t id,
+                             int64_t reserve_bytes);
 void st_broker_stop(struct st_broker *b); /* logs are closed before */
 /* Turns the loop until *flag; fails the test after 30 s. */
 void st_until(struct st_broker *b, const volatile bool *flag);

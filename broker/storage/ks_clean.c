@@ -240,7 +240,7 @@ static bool need_of(struct ks_log *log, int64_t now_wall_ms, struct ks_clean_nee
     return ks_clean_due(ret, &rules);
 }
 
-/* What lives on of each producer: the newest batch that is acked. */
+/* What lives on of each producer: the newest batches that are acked, which it may repeat. */
 static int copy_producers(struct ks_clean_job *job)
 {
     const struct ks_prods *t = &job->log->st.prods;
@@ -256,11 +256,9 @@ static int copy_producers(struct ks_clean_job *job)
             continue;
         }
         struct ks_clean_producer *to = &job->producers[n++];
-        *to = (struct ks_clean_producer){
-            .producer_id = p->producer_id, .last_offset = -1, .epoch = p->epoch};
-        for (uint8_t k = p->n; k > 0 && to->last_offset < 0; k--) {
-            int64_t last = p->batches[k - 1].last_offset;
-            to->last_offset = last < job->log->st.end ? last : -1;
+        *to = (struct ks_clean_producer){.producer_id = p->producer_id, .epoch = p->epoch};
+        for (uint8_t k = 0; k < p->n && p->batches[k].last_offset < job->log->st.end; k++) {
+            to->last_offsets[to->n++] = p->batches[k].last_offset;
         }
     }
     job->filter.producers = job->producers;

@@ -65,6 +65,7 @@ int ks_clean_map_batch(struct ks_clean_map *m, const uint8_t *p, const struct ks
     return rc;
 }
 
+/* A repeat of it may still come. */
 static bool last_of_producer(const struct ks_clean_filter *f, const struct ks_batch *b)
 {
     uint32_t lo = 0, hi = b->producer_id < 0 ? 0 : f->n_producers;
@@ -81,8 +82,12 @@ static bool last_of_producer(const struct ks_clean_filter *f, const struct ks_ba
         return false;
     }
     const struct ks_clean_producer *who = &f->producers[lo];
-    return who->last_offset >= 0 ? ks_batch_last(b) == who->last_offset
-                                 : (b->attrs & KS_ATTR_CONTROL) && b->producer_epoch == who->epoch;
+    for (uint8_t i = 0; i < who->n; i++) {
+        if (ks_batch_last(b) == who->last_offsets[i]) {
+            return true;
+        }
+    }
+    return who->n == 0 && (b->attrs & KS_ATTR_CONTROL) && b->producer_epoch == who->epoch;
 }
 
 /* What a look at the records of a batch found. */

@@ -4,20 +4,23 @@
  * the batch, epoch, producer id and sequence never change; a record stays if it is the newest of its
  * key (or beyond what the map covers); a tombstone stays until its delete horizon, which is set
  * when it is first found clean (KIP-534: attribute bit 6, the horizon in the base timestamp); data
- * of aborted transactions goes at once, a marker once its data is gone and its horizon passed; the
- * last batch of each live producer stays, if need be without records. Pure but for memory. */
+ * of aborted transactions goes at once, a marker once its data is gone and its horizon passed. Of each
+ * live producer the last batches stay, if need be without records: Kafka keeps one of them, but here
+ * the log is where the next owner learns which repeats to expect. Pure but for memory. */
 #ifndef KS_CLEAN_BATCH_H
 #define KS_CLEAN_BATCH_H
 
 #include "storage/ks_codec.h"
 #include "storage/ks_clean_map.h"
 #include "storage/ks_clean_txn.h"
+#include "storage/ks_prod.h"
 
-/* A producer whose state lives on: where its last data batch ends, -1 if it only has a marker. */
+/* A producer whose state lives on: where its last data batches end; none if it only has a marker. */
 struct ks_clean_producer {
     int64_t producer_id;
-    int64_t last_offset;
     int16_t epoch;
+    uint8_t n;
+    int64_t last_offsets[KS_PROD_WINDOW];
 };
 
 struct ks_clean_stats {

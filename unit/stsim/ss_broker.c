@@ -5,6 +5,7 @@
 
 #include "base/kc_mem.h"
 #include "ss_coord.h"
+#include "ss_records.h"
 #include "ss_srv.h"
 #include "storage/ks_int.h"
 
@@ -65,6 +66,7 @@ static void on_open(void *ctx, int rc, struct ks_log *log, const struct kc_err *
 
 static struct ks_open_args open_args(struct ss_slot *s)
 {
+    int64_t retention = ss_shared.retention_bytes[s->part % SS_PARTS];
     struct ks_open_args args = {
         .topic_id = ss_shared.topic[s->part / SS_PARTS],
         .partition = s->part % SS_PARTS,
@@ -72,7 +74,12 @@ static struct ks_open_args open_args(struct ss_slot *s)
         .order = {.uid = "map", .term = 1, .generation = ++ss_shared.generation},
         .config = {.segment_bytes = ss_shared.segment_bytes,
                    .retention_ms = -1,
-                   .retention_bytes = ss_slot_is_coord(s) ? -1 : ss_shared.retention_bytes,
+                   .retention_bytes = retention,
+                   .compact = ss_shared.compact[s->part % SS_PARTS],
+                   .compact_only = ss_shared.compact[s->part % SS_PARTS] && retention < 0,
+                   .min_dirty_ratio = ss_shared.dirty_ratio,
+                   .max_compaction_lag_ms = INT64_MAX,
+                   .delete_retention_ms = ss_shared.delete_retention_ms,
                    .segment_ms = INT64_MAX,
                    .max_message_bytes = 1048588,
                    .timestamp_before_max_ms = -1,
@@ -214,7 +221,7 @@ void ss_slot_append(struct ss_slot *s, bool idempotent)
         return;
     }
     /* A repeat is known by its batch in the log, which retention of a few batches drops too early. */
-    idempotent = idempotent && ss_shared.retention_bytes < 0;
+    idempotent = idempotent && ss_shared.retention_bytes[s->part % SS_PARTS] < 0;
     struct ss_sent plain = {.seq = -1}, *b = idempotent ? producer_next(s) : &plain;
     if (!b) {
         return;
@@ -226,10 +233,8 @@ void ss_slot_append(struct ss_slot *s, bool idempotent)
     struct append *a = kc_zalloc(sizeof(*a));
     *a = (struct append){
         .s = s, .number = b->number, .records = b->records, .idempotent = idempotent};
-    /* A repeat has the same bytes: its size comes from the number. */
-    size_t pad = a->number % 13 == 0 ? 5000 : a->number % 7 * 40;
     struct ks_append_args args = {
-        .batches = ss_batch(a->number, a->records, idempotent ? 1000 + s->part : -1, b->seq, pad),
+        .batches = ss_batch(a->number, a->records, idempotent ? 1000 + s->part : -1, b->seq),
         .origin = KS_FROM_CLIENT,
         .now_wall_ms = 1700001000000,
         .acks = -1,
@@ -245,6 +250,7 @@ void ss_slot_append(struct ss_slot *s, bool idempotent)
 
 struct read {
     struct ss_slot *s;
+    int64_t from;
     bool final, *done;
     int64_t *next;
 };
@@ -253,7 +259,7 @@ static void on_read(void *ctx, const struct ks_read_result *r)
 {
     struct read *rd = ctx;
     if (!r->error && !rd->s->b->dead) {
-        ss_check_read(rd->s->part, r, rd->final);
+        ss_check_read(rd->s->part, rd->from, r, rd->final);
     } else if (rd->final) {
         ss_check_fail("the final log of partition %d cannot be read at offset %lld: error %d",
                       rd->s->part, (long long)*rd->next, r->error);
@@ -275,9 +281,9 @@ void ss_slot_read(struct ss_slot *s)
         return;
     }
     struct read *rd = kc_zalloc(sizeof(*rd));
-    rd->s = s;
-    struct ks_read_args args = {.offset = o.start +
-                                          (int64_t)ss_below((uint64_t)(o.high_watermark - o.start)),
+    *rd = (struct read){
+        .s = s, .from = o.start + (int64_t)ss_below((uint64_t)(o.high_watermark - o.start))};
+    struct ks_read_args args = {.offset = rd->from,
                                 .limit_offset = o.high_watermark,
                                 .max_bytes = 1 + (int32_t)ss_below(9000),
                                 .at_least_one = true};
@@ -292,7 +298,7 @@ void ss_slot_read_all(struct ss_slot *s)
         bool done = false;
         int64_t next = at;
         struct read *rd = kc_zalloc(sizeof(*rd));
-        *rd = (struct read){.s = s, .final = true, .done = &done, .next = &next};
+        *rd = (struct read){.s = s, .from = at, .final = true, .done = &done, .next = &next};
         struct ks_read_args args = {.offset = at,
                                     .limit_offset = o.high_watermark,
                                     .max_bytes = 1 << 16,

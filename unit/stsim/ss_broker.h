@@ -51,7 +51,11 @@ struct ss_shared {
     bool quit, settling;
     bool coord; /* partition 1 is a coordinator's */
     uint64_t generation, takeovers;
-    int64_t segment_bytes, retention_bytes;
+    int64_t segment_bytes, retention_bytes[SS_PARTS];
+    bool compact[SS_PARTS];
+    double dirty_ratio; /* from which on a log is cleaned */
+    int64_t delete_retention_ms; /* of tombstones */
+    uint32_t cleanings; /* per mille: how often a broker's cleaner looks for work */
     uint64_t unconfirmed; /* bytes of a file, and so of a copy (ADR 10) */
     int64_t checkpoint_bytes; /* between two snapshots (ADR 14) */
     uint32_t condemn; /* per mille: how often somebody else counts as condemned */

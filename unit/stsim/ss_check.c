@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/kc_crc32c.h"
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
 #include "ss_mutant.h"
+#include "ss_records.h"
 #include "storage/ks_batch.h"
-#include "storage/ks_bytes.h"
 #include "storage/ks_vol.h"
 
 enum { BATCHES_MAX = 1 << 15, OFFSETS_MAX = 1 << 15, SEALS_MAX = 4096 };
@@ -33,9 +32,11 @@ struct part {
     bool deleted, coord;
     int64_t seen_end; /* behind the last offset that was acked or read */
     int64_t start; /* as told to somebody who had records deleted */
+    int cleaners; /* at work on it */
     uint32_t seen[OFFSETS_MAX]; /* offset -> number + 1 of the batch: acks and reads */
     uint32_t final[OFFSETS_MAX];
     int32_t epoch[OFFSETS_MAX];
+    uint8_t gone[OFFSETS_MAX]; /* a COMPACT took the record away */
     int64_t hw, final_end;
     struct ks_chain chain;
 };
@@ -113,59 +114,9 @@ uint64_t ss_check_new_coord(int part, uint32_t crc)
     return number;
 }
 
-static uint8_t *put_varint(uint8_t *p, int64_t v)
-{
-    uint64_t z = ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
-    for (; z >= 0x80; z >>= 7) {
-        *p++ = (uint8_t)(z | 0x80);
-    }
-    *p++ = (uint8_t)z;
-    return p;
-}
-
-/* The first record's value starts with the number; it stands at a fixed place. */
-enum { NUMBER_AT = KS_BATCH_HEADER + 8 };
-
-struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad)
-{
-    size_t value = 64 + pad; /* two varint bytes at least, so that the place is fixed */
-    struct kc_buf *buf = kc_buf_new(KS_BATCH_HEADER + (size_t)records * (value + 24));
-    KC_ASSERT(buf);
-    uint8_t *raw = buf->data, *p = raw + KS_BATCH_HEADER;
-    memset(raw, 0, KS_BATCH_HEADER);
-    for (int32_t i = 0; i < records; i++) {
-        uint8_t head[24], *h = head;
-        *h++ = 0;
-        h = put_varint(h, 0);
-        h = put_varint(h, i);
-        h = put_varint(h, -1);
-        h = put_varint(h, (int64_t)value);
-        p = put_varint(p, (int64_t)((size_t)(h - head) + value + 1));
-        memcpy(p, head, (size_t)(h - head));
-        p += h - head;
-        memset(p, (int)('a' + number % 26), value);
-        ks_put64(p, number);
-        p += value;
-        *p++ = 0;
-    }
-    size_t len = (size_t)(p - raw);
-    ks_put32(raw + 8, (uint32_t)(len - KS_BATCH_PREFIX));
-    ks_put32(raw + 12, UINT32_MAX);
-    raw[16] = 2;
-    ks_put32(raw + 23, (uint32_t)(records - 1));
-    ks_put64(raw + 27, 1700000001000u);
-    ks_put64(raw + 35, 1700000001000u);
-    ks_put64(raw + 43, (uint64_t)pid);
-    ks_put16(raw + 51, pid < 0 ? UINT16_MAX : 0);
-    ks_put32(raw + 53, (uint32_t)(pid < 0 ? -1 : seq));
-    ks_put32(raw + 57, (uint32_t)records);
-    ks_put32(raw + 17, kc_crc32c(0, raw + 21, len - 21));
-    return (struct kc_slice){.buf = buf, .ptr = raw, .len = len};
-}
-
 /* ---- I4, I5, I1 ---- */
 
-static void note(int part, uint64_t number, int64_t base, int32_t records, const char *how)
+static void note(int part, uint64_t number, int64_t base, int64_t records, const char *how)
 {
     struct part *p = &C->part[part];
     if (base < 0 || base + records > OFFSETS_MAX || number >= C->n_sent ||
@@ -252,18 +203,75 @@ static void note_final(int part, uint64_t number, const struct ks_batch *b)
     }
 }
 
-/* Which batch it is: by the number in it, or by its checksum. UINT64_MAX: none that was sent. */
-static uint64_t number_of(int part, const uint8_t *p, const struct ks_batch *b)
+/* Which batch of a coordinator it is. UINT64_MAX: none that was sent. */
+static uint64_t by_checksum(int part, const struct ks_batch *b)
 {
-    for (uint64_t i = C->n_sent; C->part[part].coord && i-- > 0;) {
+    for (uint64_t i = C->n_sent; i-- > 0;) {
         if (C->sent[i].coord && C->sent[i].part == part && C->sent[i].crc == b->crc) {
             return i;
         }
     }
-    return b->size >= NUMBER_AT + 8 && !C->part[part].coord ? ks_get64(p + NUMBER_AT) : UINT64_MAX;
+    return UINT64_MAX;
 }
 
-void ss_check_read(int part, const struct ks_read_result *r, bool final)
+/* Where a read gave no record, a cleaning took it away. Of a deleted topic nobody follows the chain. */
+static void check_gap(int part, int64_t from, int64_t end, const char *how)
+{
+    const struct part *p = &C->part[part];
+    for (int64_t o = from; o < end && o < OFFSETS_MAX && !p->deleted; o++) {
+        if (!p->gone[o]) {
+            ss_check_fail("I5: %s left out offset %lld of partition %d", how, (long long)o, part);
+        }
+    }
+}
+
+/* The records that a batch still has; returns its number. */
+static uint64_t check_records(int part, const uint8_t *raw, const struct ks_batch *b, bool final,
+                              const char *how)
+{
+    const struct part *p = &C->part[part];
+    uint64_t number = p->coord ? by_checksum(part, b) : UINT64_MAX;
+    int64_t next = b->base;
+    struct ks_record_iter it;
+    struct ks_record r;
+    ks_records_begin(&it, raw, b);
+    while (ks_records_next(&it, &r) > 0) {
+        int64_t at = b->base + r.offset_delta;
+        number = p->coord || number != UINT64_MAX ? number : ss_record_number(&r);
+        if (!p->coord && !ss_record_is(&r, number)) {
+            ss_check_fail("I4: %s gave offset %lld of partition %d to a record of nobody", how,
+                          (long long)at, part);
+        }
+        if (final && at < OFFSETS_MAX && p->gone[at]) {
+            ss_check_fail("offset %lld of partition %d, which was cleaned, is back", (long long)at,
+                          part);
+        }
+        check_gap(part, next, at, how);
+        next = at + 1;
+    }
+    check_gap(part, next, ks_batch_last(b) + 1, how);
+    return number;
+}
+
+/* Returns the offset behind the batch. */
+static int64_t check_batch(int part, const uint8_t *raw, const struct ks_batch *b, int64_t from,
+                           bool final)
+{
+    const char *how = final ? "the final log" : "a read";
+    check_gap(part, from, b->base, how);
+    uint64_t number = check_records(part, raw, b, final, how);
+    C->counts.batches_read++;
+    C->counts.batches_empty += b->count == 0;
+    if (b->count > 0) {
+        note(part, number, b->base, b->last_delta + 1LL, how);
+    }
+    if (final && b->count > 0 && !ss_check_broken()) {
+        note_final(part, number, b);
+    }
+    return ks_batch_last(b) + 1;
+}
+
+void ss_check_read(int part, int64_t from, const struct ks_read_result *r, bool final)
 {
     C->counts.reads++;
     for (int32_t i = 0; i < r->n_slices; i++) {
@@ -275,12 +283,7 @@ void ss_check_read(int part, const struct ks_read_result *r, bool final)
                 ss_check_fail("a read of partition %d gave bytes that are no batch", part);
                 return;
             }
-            uint64_t number = number_of(part, p + at, &b);
-            C->counts.batches_read++;
-            note(part, number, b.base, b.count, final ? "the final log" : "a read");
-            if (final && !ss_check_broken()) {
-                note_final(part, number, &b);
-            }
+            from = check_batch(part, p + at, &b, from, final);
         }
     }
 }
@@ -299,12 +302,12 @@ void ss_check_final(int part, int64_t start, int64_t end)
     }
     p->final_end = end;
     for (int64_t o = start; o < end; o++) {
-        if (!p->final[o]) {
+        if (!p->final[o] && !p->gone[o]) {
             ss_check_fail("the final log of partition %d has no offset %lld", part, (long long)o);
         }
     }
     for (int64_t o = start; o < p->seen_end && !ss_check_broken(); o++) {
-        if (p->seen[o] && p->seen[o] != p->final[o]) {
+        if (p->seen[o] && p->seen[o] != p->final[o] && (p->final[o] || !p->gone[o])) {
             ss_check_fail("I1/I5: batch %u had offset %lld of partition %d; the final log has %s",
                           p->seen[o] - 1, (long long)o, part,
                           o >= end ? "no such offset" : "another batch there");
@@ -341,6 +344,58 @@ static void remember_sealed(int part, struct ks_file_id id, uint64_t len)
     }
 }
 
+/* Before it is part of the chain. */
+static void check_compact(int part, const struct ks_rec *r)
+{
+    struct part *p = &C->part[part];
+    struct ss_compaction cp = {.chain = &p->chain,
+                               .topic = C->topic[part / SS_PARTS],
+                               .partition = part % SS_PARTS,
+                               .now_wall_ms = SS_WALL_MS + ss_now_us() / 1000,
+                               .gone = p->gone,
+                               .n_gone = OFFSETS_MAX};
+    const char *wrong = ss_compact_check(&cp, r);
+    C->counts.cleaned += cp.removed;
+    if (wrong) {
+        ss_check_fail("a COMPACT of offsets %lld to %lld of partition %d: %s, at %lld",
+                      (long long)r->drop.start, (long long)r->drop.end, part, wrong,
+                      (long long)cp.at);
+    }
+}
+
+/* It is part of the chain now. rolled: the file that was the newest before it. */
+static void note_record(int part, const struct ks_rec *r, struct ks_file_id rolled)
+{
+    struct ss_counts *n = &C->counts;
+    bool cleaning = C->part[part].cleaners > 0;
+    switch (r->type) {
+    case KS_CLAIM:
+        n->claims++;
+        n->claims_cleaning += cleaning;
+        break;
+    case KS_ROLL:
+        n->rolls++;
+        remember_sealed(part, rolled, r->roll.prev_len);
+        break;
+    case KS_SEAL:
+        n->seals++;
+        n->seals_cleaning += cleaning;
+        remember_sealed(part, r->seal.file, r->seal.len);
+        if (r->seal.rescued) {
+            remember_sealed(part, r->seal.copy.file, r->seal.copy.len);
+            n->copies++;
+        }
+        break;
+    case KS_COMPACT:
+        n->compacts++;
+        remember_sealed(part, r->drop.new_files[0].file, r->drop.new_files[0].len);
+        break;
+    case KS_TRIM:
+        n->trims++;
+        break;
+    }
+}
+
 static void check_record(const char *path, const uint8_t *data, size_t len)
 {
     const char *leaf = "";
@@ -358,28 +413,19 @@ static void check_record(const char *path, const uint8_t *data, size_t len)
     const struct ks_chain_file *prev = c->n_files ? &c->files[c->n_files - 1] : NULL;
     struct ks_file_id rolled = prev ? prev->id : (struct ks_file_id){0};
     int64_t named;
-    if (kc_parse_i64(kc_str_of(leaf + 4), &named) || (uint64_t)named != c->next_k) {
+    bool due = !kc_parse_i64(kc_str_of(leaf + 4), &named) && (uint64_t)named == c->next_k;
+    if (due && r.type == KS_COMPACT) {
+        check_compact(part, &r);
+    }
+    if (!due) {
         ss_check_fail("I7: %s stands where ctl.%llu was due", path, (unsigned long long)c->next_k);
     } else if (ss_chain_apply(c, &r, &err)) {
         ss_check_fail("I7: %s", err.msg);
     } else if (c->late_seals) {
         ss_check_fail("I2: epoch %d was sealed twice", r.epoch);
-    } else if (r.type == KS_SEAL) {
-        remember_sealed(part, r.seal.file, r.seal.len);
-        if (r.seal.rescued) {
-            remember_sealed(part, r.seal.copy.file, r.seal.copy.len);
-            C->counts.copies++;
-        }
-        if (r.seal.rescued) {
-            remember_sealed(part, r.seal.copy.file, r.seal.copy.len);
-        }
-    } else if (r.type == KS_ROLL) {
-        remember_sealed(part, rolled, r.roll.prev_len);
+    } else {
+        note_record(part, &r, rolled);
     }
-    C->counts.claims += r.type == KS_CLAIM;
-    C->counts.seals += r.type == KS_SEAL;
-    C->counts.rolls += r.type == KS_ROLL;
-    C->counts.trims += r.type == KS_TRIM;
     ks_rec_fini(&r);
 }
 
@@ -413,7 +459,7 @@ static void unlinked(void *ctx, const char *path)
         return;
     }
     const struct ks_chain_file *f = file_named(part, leaf);
-    if (strncmp(leaf, "ctl.", 4) == 0 || (f && !f->dropped)) {
+    if (strncmp(leaf, "ctl.", 4) == 0 || (f && !f->dropped && !f->replaced)) {
         ss_check_fail("I8: %s was removed, and no record says so", path);
     }
 }
@@ -422,6 +468,13 @@ static void broken(void *ctx, const char *what, const char *path)
 {
     (void)ctx;
     ss_check_fail("%s %s", what, path);
+}
+
+void ss_check_cleaning(const struct kc_uuid *topic, int32_t partition, int more)
+{
+    for (int t = 0; t < SS_TOPICS && partition < SS_PARTS; t++) {
+        C->part[t * SS_PARTS + partition].cleaners += kc_uuid_eq(&C->topic[t], topic) ? more : 0;
+    }
 }
 
 struct ss_watch ss_check_watch(void)
@@ -434,7 +487,7 @@ void ss_check_sealed(void)
     for (int i = 0; i < C->n_sealed; i++) {
         const struct sealed *s = &C->sealed[i];
         const struct ks_chain_file *f = file_named(s->part, strrchr(s->path, '/') + 1);
-        if (f && !f->dropped && !C->part[s->part].deleted &&
+        if (f && !f->dropped && !f->replaced && !C->part[s->part].deleted &&
             ss_srv_digest(s->path, s->len) != s->digest) {
             ss_check_fail("I6: the first %llu bytes of %s changed after they were sealed",
                           (unsigned long long)s->len, s->path);

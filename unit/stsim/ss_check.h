@@ -7,11 +7,15 @@
 
 /* Partitions of a topic; topics, which are deleted one after the other; and all of their partitions,
  * which `part` counts. */
+#define SS_WALL_MS 1700000000000LL /* the wall clock at the beginning of time */
+
 enum { SS_PARTS = 2, SS_TOPICS = 3, SS_ALL_PARTS = SS_PARTS * SS_TOPICS };
 
 struct ss_counts {
     uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
-        rolls, trims, deletions, copies, commits, fetches;
+        rolls, trims, deletions, copies, commits, fetches, batches_empty;
+    uint64_t compacts, cleaned, claims_cleaning,
+        seals_cleaning; /* records; while a cleaner works */
 };
 
 void ss_check_begin(const struct kc_uuid topics[SS_TOPICS]);
@@ -26,7 +30,6 @@ struct ss_counts *ss_check_counts(void);
 uint64_t ss_check_new(int part);
 /* One that a coordinator makes, which is known by its checksum. */
 uint64_t ss_check_new_coord(int part, uint32_t crc);
-struct kc_slice ss_batch(uint64_t number, int32_t records, int64_t pid, int32_t seq, size_t pad);
 
 /* From now on its tombstone may stand, and its files may go. */
 void ss_check_deleted(int topic);
@@ -38,10 +41,12 @@ void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records);
 void ss_check_high_watermark(int part, int64_t hw);
 /* A producer that repeats in order was told that it does not. */
 void ss_check_out_of_order(int part, int32_t epoch);
-/* Whole batches that a read gave. final: it is the log as the last owner sees it. */
-void ss_check_read(int part, const struct ks_read_result *r, bool final);
+/* Whole batches that a read from that offset gave. final: it is the log as the last owner sees it. */
+void ss_check_read(int part, int64_t from, const struct ks_read_result *r, bool final);
 /* Everything acked or read is in the final log, from start on. */
 void ss_check_final(int part, int64_t start, int64_t end);
+/* A cleaner begins (more: 1) or ends (-1) its work on a partition. */
+void ss_check_cleaning(const struct kc_uuid *topic, int32_t partition, int more);
 /* Sealed bytes are what they were. */
 void ss_check_sealed(void);
 

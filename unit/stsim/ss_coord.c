@@ -10,7 +10,6 @@
 enum { KEYS = 4, HISTORY = 64 };
 #define GROUP KC_STR_LIT("simulated")
 #define TOPIC KC_STR_LIT("consumed")
-#define WALL_OFFSET_MS 1700000000000LL
 
 /* What the consumer knows of one partition that it commits offsets of. */
 struct key {
@@ -48,7 +47,7 @@ static int64_t mono_ms(void *ctx)
 
 static int64_t wall_ms(void *ctx)
 {
-    return WALL_OFFSET_MS + mono_ms(ctx);
+    return SS_WALL_MS + mono_ms(ctx);
 }
 
 static int64_t fence_age_ms(void *ctx)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
-#include "ss_fs.h"
+#include "ss_check.h"
 #include "ss_mutant.h"
-#include "storage/ks_int.h"
+#include "storage/ks_clean.h"
 #include "storage/ks_scan.h"
 
 bool __real_ks_engine_check(struct ks_engine *e, struct ks_inc *inc);
@@ -27,6 +27,10 @@ int __real_ks_epoch_scan(struct ks_epoch_scan *s, struct kc_err *err);
 int __real_ks_fs_datasync(struct ks_fs *fs, int fd);
 int __real_ks_fs_close(struct ks_fs *fs, int fd);
 bool __real_ks_fs_network(struct ks_fs *fs);
+void __real_ks_clean_work(struct ks_clean_job *job);
+int64_t __real_ks_clean_map_get(const struct ks_clean_map *m, const void *key, size_t len);
+int __real_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
+                          bool keep, struct ks_bytes_buf *out);
 void __real_ks_task_run(struct ks_task *t);
 void __real_ks_ack_post(struct ks_entry *list);
 void *__real_kc_try_alloc(size_t size);
@@ -51,6 +55,10 @@ int __wrap_ks_epoch_scan(struct ks_epoch_scan *s, struct kc_err *err);
 int __wrap_ks_fs_datasync(struct ks_fs *fs, int fd);
 int __wrap_ks_fs_close(struct ks_fs *fs, int fd);
 bool __wrap_ks_fs_network(struct ks_fs *fs);
+void __wrap_ks_clean_work(struct ks_clean_job *job);
+int64_t __wrap_ks_clean_map_get(const struct ks_clean_map *m, const void *key, size_t len);
+int __wrap_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
+                          bool keep, struct ks_bytes_buf *out);
 void __wrap_ks_task_run(struct ks_task *t);
 void __wrap_ks_ack_post(struct ks_entry *list);
 void *__wrap_kc_try_alloc(size_t size);
@@ -59,11 +67,13 @@ void *__wrap_kc_try_realloc(void *ptr, size_t size);
 
 static enum ss_mutant mutant;
 static bool checked_early[SS_NODES]; /* by node: what the check before the write said */
+static bool lost_compact[SS_NODES]; /* K3: the next check is left out, too */
 
 void ss_mutate(enum ss_mutant m)
 {
     mutant = m;
     memset(checked_early, 0, sizeof(checked_early));
+    memset(lost_compact, 0, sizeof(lost_compact));
     ss_mutant_reset();
 }
 
@@ -81,7 +91,8 @@ int ss_chain_apply(struct ks_chain *c, const struct ks_rec *r, struct kc_err *er
 
 bool __wrap_ks_engine_check(struct ks_engine *e, struct ks_inc *inc)
 {
-    if (mutant == SS_M3_NO_CHECK) {
+    if (mutant == SS_M3_NO_CHECK || lost_compact[ss_node()]) {
+        lost_compact[ss_node()] = false;
         atomic_store(&e->checked_ms, ss_now_us() / 1000);
         return true;
     }
@@ -150,8 +161,9 @@ static enum ss_step step_of(enum ks_rec_type type)
 static int append(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partition,
                   struct ks_rec *r, uint8_t *out, size_t *ret_len)
 {
-    for (uint16_t i = 0; mutant == SS_M8_UNLINK_FIRST && r->type == KS_TRIM && i < r->drop.n_old;
-         i++) {
+    bool early = (mutant == SS_M8_UNLINK_FIRST && r->type == KS_TRIM) ||
+                 (mutant == SS_K1_UNLINK_FIRST && r->type == KS_COMPACT);
+    for (uint16_t i = 0; early && i < r->drop.n_old; i++) {
         char path[KS_PATH_MAX];
         ks_path_file(path, topic, partition, r->drop.old[i]);
         ks_fs_unlink(fs, path);
@@ -163,8 +175,14 @@ static int append(struct ks_fs *fs, const struct kc_uuid *topic, int32_t partiti
     if (mutant == SS_M5_SEAL_OVERWRITTEN && rc == KC_E_EXISTS && r->type == KS_SEAL) {
         return ss_overwrite_record(fs, topic, partition, r);
     }
-    bool lost = rc == KC_E_EXISTS && ((mutant == SS_M6_OWN_LENGTH && r->type == KS_SEAL) ||
-                                      (mutant == SS_M13_GO_ON && r->type == KS_CLAIM));
+    bool compact = r->type == KS_COMPACT;
+    if (mutant == SS_K4_DOUBT_IS_LOSS && compact && r->issued && (rc || ss_chance(50))) {
+        return KC_E_EXISTS; /* done or not, its reply is lost, and nobody reads the name back */
+    }
+    lost_compact[ss_node()] = mutant == SS_K3_GO_ON && compact && rc == KC_E_EXISTS;
+    bool lost = rc == KC_E_EXISTS &&
+                ((mutant == SS_M6_OWN_LENGTH && r->type == KS_SEAL) ||
+                 (mutant == SS_M13_GO_ON && r->type == KS_CLAIM) || lost_compact[ss_node()]);
     return lost ? 0 : rc;
 }
 
@@ -283,6 +301,9 @@ int __wrap_ks_tail_copy(const struct ks_epoch_scan *s, int to, struct ks_file_id
 
 int __wrap_ks_fs_datasync(struct ks_fs *fs, int fd)
 {
+    if (mutant == SS_K2_NOT_SYNCED && ss_sched_active() && ss_inside(SS_S_CLEAN)) {
+        return 0;
+    }
     return mutant == SS_C3_COPY_NOT_SYNCED && ss_sched_active() && ss_put_off_is(fd)
                ? 0
                : __real_ks_fs_datasync(fs, fd);
@@ -299,6 +320,52 @@ int __wrap_ks_fs_close(struct ks_fs *fs, int fd)
 bool __wrap_ks_fs_network(struct ks_fs *fs)
 {
     return mutant != SS_C_SYNC_ONLY && __real_ks_fs_network(fs);
+}
+
+/* ---- compaction ---- */
+
+int64_t __wrap_ks_clean_map_get(const struct ks_clean_map *m, const void *key, size_t len)
+{
+    int64_t offset = __real_ks_clean_map_get(m, key, len);
+    return offset + (mutant == SS_K5_LAST_OF_KEY && offset == m->latest);
+}
+
+int __wrap_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
+                          bool keep, struct ks_bytes_buf *out)
+{
+    size_t before = out->len;
+    int rc = __real_ks_clean_batch(f, p, b, keep, out);
+    if (out->len > before && out->len - before < b->size) {
+        ks_batch_place(out->p + before, b->base + (mutant == SS_K7_MOVED),
+                       b->epoch + (mutant == SS_K8_NEW_EPOCH));
+    }
+    return rc;
+}
+
+static void keep_one_of_each_producer(struct ks_clean_job *job)
+{
+    for (uint32_t i = 0; i < job->filter.n_producers; i++) {
+        struct ks_clean_producer *p = &job->producers[i];
+        p->last_offsets[0] = p->n ? p->last_offsets[p->n - 1] : 0;
+        p->n = KC_MIN(p->n, 1u);
+    }
+}
+
+void __wrap_ks_clean_work(struct ks_clean_job *job)
+{
+    const struct ks_log *log = job->log;
+    uint32_t before = ss_enter(SS_S_CLEAN);
+    if (mutant == SS_K6_ONE_OF_PRODUCER) {
+        keep_one_of_each_producer(job);
+    }
+    if (!job->mapped && !job->rc) {
+        ss_check_cleaning(&log->topic, log->partition, 1);
+    }
+    __real_ks_clean_work(job);
+    if (job->finished) {
+        ss_check_cleaning(&log->topic, log->partition, -1);
+    }
+    ss_leave(before);
 }
 
 /* ---- group commit ---- */

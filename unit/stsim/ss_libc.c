@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <time.h>
 
+#include "ss_check.h"
 #include "ss_sched.h"
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg);
@@ -12,6 +14,7 @@ int __real_pthread_join(pthread_t t, void **ret);
 pthread_t __real_pthread_self(void);
 int __real_pthread_setname_np(pthread_t t, const char *name);
 int __real_pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+int __real_setpriority(int which, id_t who, int value);
 int __real_pthread_mutex_lock(pthread_mutex_t *m);
 int __real_pthread_mutex_unlock(pthread_mutex_t *m);
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
@@ -26,6 +29,7 @@ int __wrap_pthread_join(pthread_t t, void **ret);
 pthread_t __wrap_pthread_self(void);
 int __wrap_pthread_setname_np(pthread_t t, const char *name);
 int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
+int __wrap_setpriority(int which, id_t who, int value);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *m);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
@@ -34,8 +38,6 @@ int __wrap_pthread_cond_signal(pthread_cond_t *c);
 int __wrap_pthread_cond_broadcast(pthread_cond_t *c);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags);
-
-#define WALL_OFFSET_S 1700000000LL
 
 /* ---- threads ---- */
 
@@ -73,6 +75,12 @@ int __wrap_pthread_setname_np(pthread_t t, const char *name)
 int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
     return ss_sched_active() ? 0 : __real_pthread_sigmask(how, set, old);
+}
+
+/* All threads are one, which nobody is to slow down. */
+int __wrap_setpriority(int which, id_t who, int value)
+{
+    return ss_sched_active() ? 0 : __real_setpriority(which, who, value);
 }
 
 /* ---- locks and conditions: real mutexes, which tell a lock that is held or destroyed ---- */
@@ -162,7 +170,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
         return __real_clock_gettime(clock, ret);
     }
     int64_t now = ss_now_us();
-    ret->tv_sec = now / 1000000 + (clock == CLOCK_REALTIME ? WALL_OFFSET_S : 0);
+    ret->tv_sec = now / 1000000 + (clock == CLOCK_REALTIME ? SS_WALL_MS / 1000 : 0);
     ret->tv_nsec = now % 1000000 * 1000;
     return 0;
 }

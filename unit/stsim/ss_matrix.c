@@ -19,14 +19,15 @@ enum {
     /* Allocates something that it can do without. */
     ALLOCATING = RECORDS | TAKEOVERS | SS_BIT(SS_S_CHAIN) | SS_BIT(SS_S_SCAN) | SS_BIT(SS_S_COPY) |
                  SS_BIT(SS_S_REBUILD) | SS_BIT(SS_S_TOMBSTONE) | SS_BIT(SS_S_PREPARE) |
-                 SS_BIT(SS_S_REMOVE),
+                 SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN),
     FENCES = SS_BIT(SS_S_FENCE) | SS_BIT(SS_S_OPEN) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_CANCEL),
     /* Makes or fills files, or links them. */
     FILLING = RECORDS | TAKEOVERS | SS_BIT(SS_S_REGISTER) | SS_BIT(SS_S_CLAIM_FILE) |
               SS_BIT(SS_S_DATA_FILE) | SS_BIT(SS_S_COPY) | SS_BIT(SS_S_WRITE) | SS_BIT(SS_S_SYNC) |
-              SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_REMOVE),
+              SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN),
     LINKING = RECORDS | TAKEOVERS | SS_BIT(SS_S_REGISTER) | SS_BIT(SS_S_CLAIM_FILE) |
-              SS_BIT(SS_S_FENCE) | SS_BIT(SS_S_UNLINK) | SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_PREPARE)
+              SS_BIT(SS_S_FENCE) | SS_BIT(SS_S_UNLINK) | SS_BIT(SS_S_REMOVE) |
+              SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_CLEAN)
 };
 
 /* Pairs that cannot meet, or only after another fault of the same thread. First match. */
@@ -35,7 +36,6 @@ static const struct rule {
     const char *why;
 } excuses[] = {
 #define F(f) (1u << SS_F_##f)
-    {~0u, SS_BIT(SS_S_COMPACT), "no log of this simulation is compacted"},
     {F(EIO) | F(ESTALE) | F(ENOSPC) | F(WRITE_ERROR) | F(LOST_REPLY) | F(LATE) | F(STALE_NAME) |
          F(STALE_READ) | F(TORN_LISTING) | F(NO_MEMORY),
      SS_BIT(SS_S_ACK), "a message between threads: no request is made, no fallible allocation"},

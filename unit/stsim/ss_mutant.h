@@ -27,7 +27,16 @@ enum ss_mutant {
     SS_C1_NO_COPY, /* the tail is sealed where it stands */
     SS_C3_COPY_NOT_SYNCED, /* before the SEAL */
     SS_C_SYNC_ONLY, /* a sync by somebody who wrote nothing instead of a copy */
-    SS_I10_NO_CHECK /* a coordinator answers whatever the age of the fence check */
+    SS_I10_NO_CHECK, /* a coordinator answers whatever the age of the fence check */
+    /* Compaction. */
+    SS_K1_UNLINK_FIRST, /* replaced files go before the COMPACT stands (M8) */
+    SS_K2_NOT_SYNCED, /* the replacement, before the COMPACT */
+    SS_K3_GO_ON, /* a lost link of a COMPACT counts as won: it hands over though it lost the claim */
+    SS_K4_DOUBT_IS_LOSS, /* the replacement goes when the reply to the COMPACT is lost (ADR 12) */
+    SS_K5_LAST_OF_KEY, /* the record at the end of what is cleaned counts as superseded */
+    SS_K6_ONE_OF_PRODUCER, /* of each producer one batch stays, not all that it may repeat */
+    SS_K7_MOVED, /* what is left of a batch moves to another offset */
+    SS_K8_NEW_EPOCH /* or gets another epoch (I9) */
 };
 void ss_mutate(enum ss_mutant m);
 enum ss_mutant ss_mutant_now(void);

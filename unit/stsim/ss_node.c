@@ -58,6 +58,15 @@ static void enroll(struct ss_broker *b)
     ss_leave(before);
 }
 
+/* A cleaner that is fast, or has to wait between its bytes; an auditor's when it is told to. */
+static void clean_from_now(struct ss_broker *b)
+{
+    struct ks_cleaner_config cfg = {.enabled = !b->auditor,
+                                    .backoff_ms = 1 + (int64_t)ss_below(20000),
+                                    .io_bytes_per_s = ss_chance(300) ? 100000 : 0};
+    ks_engine_cleaner(b->e, &cfg);
+}
+
 void ss_broker_up(struct ss_broker *b, int node, int id, bool auditor)
 {
     struct ks_fs fs;
@@ -93,6 +102,7 @@ void ss_broker_up(struct ss_broker *b, int node, int id, bool auditor)
     if (b->up) {
         b->e->unconfirmed = ss_shared.unconfirmed;
         b->e->checkpoint_bytes = ss_shared.checkpoint_bytes;
+        clean_from_now(b);
         ss_client_faults(b->client, !auditor && ss_chance(500));
         enroll(b);
         ss_client_faults(b->client, !auditor && !ss_shared.settling);
@@ -185,13 +195,14 @@ static void come_back(struct ss_broker *b)
 static void act_open(struct ss_slot *s)
 {
     bool old = s->part / SS_PARTS != ss_shared.now;
+    bool cleaning = s->log->clean_job; /* which takes many turns, and few moves */
     if (s->gone || ss_chance(old ? 20 : 2)) {
         ss_slot_close(s);
-    } else if (ss_chance(ss_shared.moves / 8)) {
+    } else if (ss_chance(cleaning ? 1 : ss_shared.moves / 8)) {
         ss_slot_seal(s);
     } else if (ss_chance(60)) {
         ss_slot_read(s);
-    } else if (ss_shared.retention_bytes >= 0 && ss_chance(10) && !ss_slot_is_coord(s)) {
+    } else if (ss_shared.retention_bytes[s->part % SS_PARTS] >= 0 && ss_chance(10)) {
         ss_slot_delete_records(s);
     } else {
         for (int i = 0; i < 3 && s->in_flight < 16 && ss_chance(ss_shared.appetite); i++) {
@@ -259,8 +270,11 @@ static void turn(struct ss_broker *b)
     if (b->fenced && !ss_shared.settling) {
         come_back(b);
     }
-    if (ss_shared.retention_bytes >= 0 && ss_chance(60)) {
+    if (ss_chance(60)) {
         ks_retention_post(b->e); /* which is rare by itself */
+    }
+    if (ss_chance(ss_shared.cleanings)) {
+        ks_clean_now(b->e);
     }
     if (ss_chance(ss_shared.deletions) && ss_shared.now + 1 < SS_TOPICS && !b->job &&
         !ss_shared.settling) {

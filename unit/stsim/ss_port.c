@@ -18,16 +18,23 @@ static bool is_log(const char *path)
     return ends_with(path, ".log");
 }
 
-/* Reading a data file: part of a takeover, or for a consumer. */
+/* Reading a data file: part of a takeover or a cleaning, or for a consumer. */
 static uint32_t reading(void)
 {
-    static const enum ss_step takeover[] = {SS_S_OPEN, SS_S_GO, SS_S_RECOVER, SS_S_PREPARE};
-    for (size_t i = 0; i < KC_ARRAY_LEN(takeover); i++) {
-        if (ss_inside(takeover[i])) {
+    static const enum ss_step others[] = {SS_S_OPEN, SS_S_GO, SS_S_RECOVER, SS_S_PREPARE,
+                                          SS_S_CLEAN};
+    for (size_t i = 0; i < KC_ARRAY_LEN(others); i++) {
+        if (ss_inside(others[i])) {
             return 0;
         }
     }
     return SS_BIT(SS_S_READ);
+}
+
+/* Writing one: for a producer, unless it is a copy of what was written before. */
+static bool copying(void)
+{
+    return ss_inside(SS_S_COPY) || ss_inside(SS_S_CLEAN);
 }
 
 /* ---- the port ---- */
@@ -135,7 +142,7 @@ static ssize_t s_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
     KC_ASSERT(c->fds[fd].mode == KS_CREATE);
-    SS_REQ(c, SS_OP_WRITE, c->fds[fd].log && !ss_inside(SS_S_COPY) ? SS_BIT(SS_S_WRITE) : 0);
+    SS_REQ(c, SS_OP_WRITE, c->fds[fd].log && !copying() ? SS_BIT(SS_S_WRITE) : 0);
     ss_client_stall(&req); /* of a full cache */
     int rc = c->dead ? -EIO : write_fails(&req, f);
     if (rc) {
@@ -192,9 +199,9 @@ static int s_datasync(void *ctx, int fd)
     struct cfile *f = c->fds[fd].f;
     bool fresh = f->ino->size == 0 && !f->n_dirty; /* of a file just made */
     SS_REQ(c, SS_OP_SYNC,
-           !c->fds[fd].log || ss_inside(SS_S_COPY) ? 0
-           : fresh                                 ? SS_BIT(SS_S_DATA_FILE)
-                                                   : SS_BIT(SS_S_SYNC));
+           !c->fds[fd].log || (copying() && !fresh) ? 0
+           : fresh                                  ? SS_BIT(SS_S_DATA_FILE)
+                                                    : SS_BIT(SS_S_SYNC));
     if (ss_srv_lie() == SS_SYNC_NOTHING && c->fds[fd].log) {
         return ss_back(&req, 0);
     }

@@ -63,6 +63,9 @@ void ss_sum_print(const struct ss_sum *s, double seconds, double cpu)
     printf("takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", copies %" PRIu64
            ", rolls %" PRIu64 ", trims %" PRIu64 ", topics deleted %" PRIu64 "\n",
            s->takeovers, c->claims, c->seals, c->copies, c->rolls, c->trims, c->deletions);
+    printf("compactions %" PRIu64 " of %" PRIu64 " records, empty batches read %" PRIu64
+           "; while a cleaner works: claims %" PRIu64 ", seals %" PRIu64 "\n",
+           c->compacts, c->cleaned, c->batches_empty, c->claims_cleaning, c->seals_cleaning);
     for (int e = 0; e < SS_EFFECTS; e++) {
         printf("%s%s %" PRIu64, e ? ", " : "", ss_effect_name((enum ss_effect)e), s->effects[e]);
     }
@@ -213,6 +216,14 @@ const struct ss_flaw ss_flaws[] = {
     {"C3 copy not synced", SS_C3_COPY_NOT_SYNCED, SS_HONEST},
     {"SYNC by who wrote nothing", SS_C_SYNC_ONLY, SS_HONEST},
     {"I10 an answer without a check", SS_I10_NO_CHECK, SS_HONEST},
+    {"K1 unlink before the COMPACT", SS_K1_UNLINK_FIRST, SS_HONEST},
+    {"K2 replacement not synced", SS_K2_NOT_SYNCED, SS_HONEST},
+    {"K3 on after a lost COMPACT", SS_K3_GO_ON, SS_HONEST},
+    {"K4 doubt taken for loss", SS_K4_DOUBT_IS_LOSS, SS_HONEST},
+    {"K5 last record of a key", SS_K5_LAST_OF_KEY, SS_HONEST},
+    {"K6 one batch of a producer", SS_K6_ONE_OF_PRODUCER, SS_HONEST},
+    {"K7 moved to another offset", SS_K7_MOVED, SS_HONEST},
+    {"K8 under another epoch", SS_K8_NEW_EPOCH, SS_HONEST},
 };
 const int ss_n_flaws = (int)KC_ARRAY_LEN(ss_flaws);
 

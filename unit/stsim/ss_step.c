@@ -45,20 +45,35 @@ const char *ss_fault_name(enum ss_fault f)
 const char *ss_step_name(enum ss_step s)
 {
     static const char *const names[SS_STEPS] = {
-        [SS_S_REGISTER] = "register",   [SS_S_CLAIM_FILE] = "claim-file",
-        [SS_S_DATA_FILE] = "data-file", [SS_S_DIR_SYNC] = "dir-sync",
-        [SS_S_CHAIN] = "chain",         [SS_S_CLAIM] = "claim",
-        [SS_S_FENCE] = "fence",         [SS_S_SCAN] = "scan",
-        [SS_S_COPY] = "copy",           [SS_S_SEAL] = "seal",
-        [SS_S_REBUILD] = "rebuild",     [SS_S_TOMBSTONE] = "tombstone",
-        [SS_S_WRITE] = "write",         [SS_S_SYNC] = "sync",
-        [SS_S_CHECK] = "check",         [SS_S_ACK] = "ack",
-        [SS_S_ROLL] = "roll",           [SS_S_TRIM] = "trim",
-        [SS_S_COMPACT] = "compact",     [SS_S_UNLINK] = "unlink",
-        [SS_S_OWN_SEAL] = "own-seal",   [SS_S_OPEN] = "open",
-        [SS_S_PREPARE] = "prepare",     [SS_S_GO] = "go",
-        [SS_S_CANCEL] = "cancel",       [SS_S_RECOVER] = "recover",
-        [SS_S_REMOVE] = "remove",       [SS_S_READ] = "read",
+        [SS_S_REGISTER] = "register",
+        [SS_S_CLAIM_FILE] = "claim-file",
+        [SS_S_DATA_FILE] = "data-file",
+        [SS_S_DIR_SYNC] = "dir-sync",
+        [SS_S_CHAIN] = "chain",
+        [SS_S_CLAIM] = "claim",
+        [SS_S_FENCE] = "fence",
+        [SS_S_SCAN] = "scan",
+        [SS_S_COPY] = "copy",
+        [SS_S_SEAL] = "seal",
+        [SS_S_REBUILD] = "rebuild",
+        [SS_S_TOMBSTONE] = "tombstone",
+        [SS_S_WRITE] = "write",
+        [SS_S_SYNC] = "sync",
+        [SS_S_CHECK] = "check",
+        [SS_S_ACK] = "ack",
+        [SS_S_ROLL] = "roll",
+        [SS_S_TRIM] = "trim",
+        [SS_S_CLEAN] = "clean",
+        [SS_S_COMPACT] = "compact",
+        [SS_S_UNLINK] = "unlink",
+        [SS_S_OWN_SEAL] = "own-seal",
+        [SS_S_OPEN] = "open",
+        [SS_S_PREPARE] = "prepare",
+        [SS_S_GO] = "go",
+        [SS_S_CANCEL] = "cancel",
+        [SS_S_RECOVER] = "recover",
+        [SS_S_REMOVE] = "remove",
+        [SS_S_READ] = "read",
     };
     return names[s];
 }
@@ -178,12 +193,29 @@ static int pick_bit(uint32_t bits)
     return __builtin_ctz(bits);
 }
 
+/* What a run seldom comes by, or where a fault seldom finds what it strikes, is drawn more often. */
+static enum ss_step draw_step(uint32_t steps)
+{
+    static const struct {
+        enum ss_step step;
+        uint32_t per_mille;
+    } rare[] = {{SS_S_COMPACT, 130}, {SS_S_CLEAN, 60}, {SS_S_TRIM, 10}};
+    uint64_t dice = ss_below(1000);
+    for (size_t i = 0; i < KC_ARRAY_LEN(rare); i++) {
+        if (dice < rare[i].per_mille) {
+            return steps & SS_BIT(rare[i].step) ? rare[i].step : (enum ss_step)pick_bit(steps);
+        }
+        dice -= rare[i].per_mille;
+    }
+    return (enum ss_step)pick_bit(steps);
+}
+
 void ss_aims_draw(uint32_t faults, uint32_t steps)
 {
     memset(&T, 0, sizeof(T));
     for (int tries = 0; tries < 4 * AIMS && T.n_aims < AIMS; tries++) {
         struct aim a = {.fault = (enum ss_fault)pick_bit(faults),
-                        .step = (enum ss_step)pick_bit(steps),
+                        .step = draw_step(steps),
                         .n = 1 + (uint32_t)ss_below(ss_chance(700) ? 3 : 20)};
         if (a.fault == SS_F_NO_MEMORY) {
             a.n = 1 + (uint32_t)ss_below(ss_chance(700) ? 1 : 10); /* allocations are few */
@@ -231,7 +263,8 @@ bool ss_aim_at_memory(void)
     const struct ss_local *l = ss_local();
     for (int i = 0; i < T.n_aims && l->inside && !l->ours; i++) {
         struct aim *a = &T.aims[i];
-        if (a->fault == SS_F_NO_MEMORY && (l->inside & SS_BIT(a->step)) && --a->n == 0) {
+        if (a->fault == SS_F_NO_MEMORY && ((l->inside | l->doing) & SS_BIT(a->step)) &&
+            --a->n == 0) {
             *a = T.aims[--T.n_aims];
             ss_hit(SS_F_NO_MEMORY, steps_of(l));
             return true;

@@ -50,7 +50,8 @@ enum ss_step {
     SS_S_ACK, /* between the check and the owner's hearing of it */
     SS_S_ROLL,
     SS_S_TRIM,
-    SS_S_COMPACT,
+    SS_S_CLEAN, /* all that a cleaner reads, writes and removes for one log */
+    SS_S_COMPACT, /* its record */
     SS_S_UNLINK,
     SS_S_OWN_SEAL,
     SS_S_OPEN, /* all of a takeover without a preparation, */

@@ -111,6 +111,21 @@ static void remove_deleted(struct ss_broker *b)
     }
 }
 
+/* The next auditor reads what is left. */
+static void clean_all(struct ss_broker *b)
+{
+    struct ks_cleaner_config cfg = {.enabled = true, .backoff_ms = INT32_MAX};
+    ks_engine_cleaner(b->e, &cfg);
+    bool at_it = ks_clean_now(b->e);
+    for (int tries = 0; at_it && !ks_clean_idle(b->e) && !ss_check_broken(); tries++) {
+        ss_sleep_us(1000);
+        ss_broker_turn(b);
+        if (tries > 60000) {
+            ss_check_fail("a cleaning does not end");
+        }
+    }
+}
+
 /* A broker of its own takes both partitions and reads them. */
 static void audit(int id)
 {
@@ -147,6 +162,9 @@ static void audit(int id)
         if (!ss_check_broken() && ss_slot_is_coord(s)) {
             ss_coord_audit(s);
         }
+    }
+    if (b.up && !ss_check_broken() && ss_chance(400)) {
+        clean_all(&b);
     }
     ss_broker_down(&b);
     ss_set_node(0);
@@ -281,6 +299,29 @@ static void collect(struct ss_run *run)
 }
 
 /* What kind of run it is: what it aims at has to come by, the rest is chance. */
+/* Which partitions are compacted, some of them by retention, too. */
+static void choose_cleaning(uint32_t steps)
+{
+    bool wanted = steps & (SS_BIT(SS_S_CLEAN) | SS_BIT(SS_S_COMPACT)), any = false;
+    bool *compact = ss_shared.compact;
+    for (int p = 0; p < SS_PARTS; p++) {
+        compact[p] = ss_chance(wanted ? 600 : 150);
+    }
+    compact[0] = compact[0] || (wanted && !compact[1]);
+    for (int p = 0; p < SS_PARTS; p++) {
+        if (compact[p] && ss_chance(700)) {
+            ss_shared.retention_bytes[p] = -1;
+        }
+        any = any || compact[p];
+    }
+    ss_shared.cleanings = !any ? 0 : wanted ? 80 : 5;
+    ss_shared.dirty_ratio = wanted || ss_chance(500) ? 0 : 0.3;
+    ss_shared.delete_retention_ms = ss_chance(500) ? 200 : 86400000;
+    if (any) {
+        ss_shared.segment_bytes = KC_MIN(ss_shared.segment_bytes, 1000 + (int64_t)ss_below(3000));
+    }
+}
+
 static void choose(void)
 {
     uint32_t steps = ss_aims_steps();
@@ -289,7 +330,9 @@ static void choose(void)
     bool moves = steps & (SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_OWN_SEAL));
     ss_shared.segment_bytes =
         rolls || trims || ss_chance(400) ? 2000 + (int64_t)ss_below(6000) : 1 << 20;
-    ss_shared.retention_bytes = trims || ss_chance(300) ? 5000 : -1;
+    for (int p = 0; p < SS_PARTS; p++) {
+        ss_shared.retention_bytes[p] = trims || ss_chance(300) ? 5000 : -1;
+    }
     ss_shared.unconfirmed = ss_chance(500) ? 200 + ss_below(3000) : KS_UNCONFIRMED_MAX;
     ss_shared.checkpoint_bytes = ss_chance(700) ? 100 + (int64_t)ss_below(4000) : 16 << 20;
     ss_shared.condemn = ss_chance(700) ? 900 : 200;
@@ -298,7 +341,11 @@ static void choose(void)
     ss_shared.moves = moves ? 60 : 15;
     ss_shared.cancels = steps & SS_BIT(SS_S_CANCEL) ? 40 : 3;
     ss_shared.deletions = steps & SS_BIT(SS_S_REMOVE) ? 5 : steps & SS_BIT(SS_S_TOMBSTONE) ? 2 : 0;
+    choose_cleaning(steps);
     ss_shared.coord = ss_chance(400);
+    if (ss_shared.coord) {
+        ss_shared.retention_bytes[1] = -1;
+    }
     ss_coord_begin();
     trouble = 1 + (uint32_t)ss_below(4);
     choose_rates();
@@ -313,6 +360,9 @@ bool ss_world_run(struct ss_run *run)
         ss_shared.topic[t] = kc_uuid_random();
     }
     uint32_t faults = (1u << SS_FAULTS) - 1, steps = (1u << SS_STEPS) - 1;
+    if (ss_chance(350)) {
+        steps &= ~(SS_BIT(SS_S_CLEAN) | SS_BIT(SS_S_COMPACT)); /* not each run is about that */
+    }
     ss_aims_draw(faults, steps);
     choose();
     ss_check_begin(ss_shared.topic);

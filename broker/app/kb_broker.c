@@ -44,6 +44,16 @@ static int64_t stalled(void *ctx, int64_t now_mono_ms)
     return kb_stalled_ms(ctx, now_mono_ms);
 }
 
+static const char *volume(void *ctx)
+{
+    struct kb_broker *b = ctx;
+    struct ks_engine *e = atomic_load(&b->engine);
+    enum ks_volume v = e ? ks_volume_state(e) : KS_VOLUME_OK;
+    return v == KS_VOLUME_FULL        ? "the volume is full"
+           : v == KS_VOLUME_READ_ONLY ? "the volume is read-only"
+                                      : NULL;
+}
+
 bool kb_serving(struct kb_broker *b)
 {
     if (!atomic_load(&b->accepting)) {
@@ -348,6 +358,7 @@ static int start_threads(struct kb_broker *b, struct kc_err *err)
                                    .n_loops = kd_n_loops(b->app.data),
                                    .listening = is_listening,
                                    .stalled_ms = stalled,
+                                   .volume = volume,
                                    .cluster = !b->config->self_led,
                                    .serving = is_serving,
                                    .metrics = write_metrics,

@@ -209,6 +209,11 @@ static bool say_deleted(struct kl_cluster *k, struct kc_arena *a, Kaas__Heartbea
     return s->deleted != NULL;
 }
 
+static_assert((int)KS_VOLUME_OK == (int)KP_VOLUME_WRITABLE &&
+                  (int)KS_VOLUME_FULL == (int)KP_VOLUME_FULL &&
+                  (int)KS_VOLUME_READ_ONLY == (int)KP_VOLUME_READ_ONLY,
+              "what the storage says goes into the heartbeat as it is");
+
 static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
                       Kaas__Heartbeat__BrokerStatus *s, uint64_t *ret_seq)
 {
@@ -232,6 +237,7 @@ static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
     s->healthy = kl_healthy(k, now, why, 96);
     s->stall_reason = why;
     s->storage_stalled = ks_stalled_ms(k->o.engine, now) > KL_STALL_MS;
+    s->volume = (uint32_t)ks_volume_state(k->o.engine);
     s->draining = k->drain.on;
     s->serving = kl_plan_serving(k->plan, now);
     s->partitions = kl_plan_led(k->plan);

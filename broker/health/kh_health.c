@@ -70,7 +70,10 @@ static int readyz(const struct kh_source *src, struct kh_out *o)
             kh_printf(o, "  loop %d: no tick for %" PRId64 " ms\n", i, age);
         }
     }
-    if (t.storage_ok) {
+    const char *refuses = src->volume ? src->volume(src->ctx) : NULL;
+    if (t.storage_ok && refuses) {
+        kh_printf(o, "storage: %s: records are refused, reads are served\n", refuses);
+    } else if (t.storage_ok) {
         kh_printf(o, "storage: ok\n");
     } else {
         kh_printf(o, "storage: stalled for %" PRId64 " ms\n", src->stalled_ms(src->ctx, now));

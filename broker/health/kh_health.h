@@ -46,6 +46,9 @@ struct kh_source {
     int32_t n_loops;
     bool (*listening)(void *ctx);
     int64_t (*stalled_ms)(void *ctx, int64_t now_mono_ms);
+    const char *(*volume)(
+        void *ctx); /* why the volume takes no bytes; NULL: it does. Says so in the
+                                       * body and is no term: reads are served */
     bool cluster;
     bool (*serving)(void *ctx);
     void (*metrics)(void *ctx, struct kh_out *out);

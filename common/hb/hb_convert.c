@@ -131,6 +131,9 @@ int hb_status_to_kp(const Kaas__Heartbeat__BrokerStatus *s, uint64_t stream, int
                           .draining = s->draining,
                           .serving = s->serving,
                           .stalled = s->storage_stalled,
+                          /* What a newer broker says that is not known here cannot be told. */
+                          .volume = s->volume <= KP_VOLUME_READ_ONLY ? (enum kp_volume)s->volume
+                                                                     : KP_VOLUME_WRITABLE,
                           .full = s->full,
                           .wall_ms = wall_ms};
     LIST(kp_led, led,

@@ -110,6 +110,7 @@ struct kp_status {
     struct kc_uuid incarnation;
     bool healthy, draining, serving;
     bool stalled; /* healthy is false because of storage */
+    enum kp_volume volume;
     bool full; /* led etc. are complete, not a difference */
     int64_t wall_ms; /* the operator's wall clock now */
     const struct kp_led *led;
@@ -151,6 +152,9 @@ enum kp_event_kind {
     KP_EV_CONDEMNED,
     KP_EV_PARTITIONS_MOVED,
     KP_EV_VOLUME_STALL,
+    KP_EV_VOLUME_FULL,
+    KP_EV_VOLUME_READ_ONLY,
+    KP_EV_VOLUME_WRITABLE, /* again */
     KP_EV_OFFLINE
 };
 struct kp_event {

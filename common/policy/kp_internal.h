@@ -50,6 +50,7 @@ struct kp_peer {
     /* Its last word. */
     bool status_seen; /* at least one status of the row's incarnation */
     bool healthy, draining, serving, stalled;
+    enum kp_volume volume;
     int64_t drain_ms, stall_ms, serving_ms, alive_ms; /* since when; -1 = not */
     /* Verdicts of the last evaluation. */
     bool connected;

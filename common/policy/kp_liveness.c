@@ -62,6 +62,7 @@ static void new_incarnation(struct kp_ctl *c, struct kp_peer *p, struct kp_row *
     row->condemned = false;
     p->status_seen = false;
     p->healthy = p->draining = p->serving = p->stalled = false;
+    p->volume = KP_VOLUME_WRITABLE;
     p->condemn = false;
     p->silent_held = false;
     p->drain_ms = p->stall_ms = p->serving_ms = p->alive_ms = -1;

@@ -10,6 +10,7 @@ static void set_flags(struct kp_ctl *c, struct kp_peer *p, struct kp_row *row,
     p->draining = s->draining;
     p->serving = s->serving;
     p->stalled = s->stalled;
+    p->volume = s->volume;
     p->drain_ms = !s->draining ? -1 : p->drain_ms < 0 ? now_ms : p->drain_ms;
     bool stall = !s->healthy && s->stalled;
     p->stall_ms = !stall ? -1 : p->stall_ms < 0 ? now_ms : p->stall_ms;

@@ -94,6 +94,12 @@ static void row_event(struct kp_ctl *c, const struct kp_row *was, const struct k
     if (is->condemned && !was->condemned) {
         kp_event_add(c, KP_EV_CONDEMNED, is->id, is->reason, 0);
     }
+    if (is->volume != was->volume && is->health != KP_DEAD) {
+        static const enum kp_event_kind kinds[] = {[KP_VOLUME_WRITABLE] = KP_EV_VOLUME_WRITABLE,
+                                                   [KP_VOLUME_FULL] = KP_EV_VOLUME_FULL,
+                                                   [KP_VOLUME_READ_ONLY] = KP_EV_VOLUME_READ_ONLY};
+        kp_event_add(c, kinds[is->volume], is->id, KP_REASON_NONE, 0);
+    }
     if (is->state == was->state && (is->state != KP_FENCED || is->reason == was->reason)) {
         return;
     }
@@ -114,6 +120,7 @@ static void update_row(struct kp_ctl *c, struct kp_row *row, int64_t now_ms)
     row->reason = row->health == KP_DEAD    ? reason_dead(row, p)
                   : row->state == KP_FENCED ? KP_REASON_BOOTING
                                             : KP_REASON_NONE;
+    row->volume = row->health == KP_DEAD ? KP_VOLUME_WRITABLE : p->volume;
     row->condemned = condemned_of(row, p, row->health);
     p->health = row->health;
     p->condemned = row->condemned;
@@ -122,7 +129,8 @@ static void update_row(struct kp_ctl *c, struct kp_row *row, int64_t now_ms)
         c->assign_dirty = true;
         c->rows_dirty = true;
     }
-    if (row->state != was.state || row->reason != was.reason || row->serving != was.serving) {
+    if (row->state != was.state || row->reason != was.reason || row->serving != was.serving ||
+        row->volume != was.volume) {
         c->rows_dirty = true;
     }
     bool up = row->health == KP_ALIVE && row->serving;

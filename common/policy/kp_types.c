@@ -55,6 +55,11 @@ const char *kp_state_name(enum kp_state s)
     return "Fenced";
 }
 
+const char *kp_volume_name(enum kp_volume v)
+{
+    return v == KP_VOLUME_FULL ? "volume full" : v == KP_VOLUME_READ_ONLY ? "volume read-only" : "";
+}
+
 const char *kp_reason_name(enum kp_reason r)
 {
     size_t i = (size_t)r;

@@ -49,6 +49,10 @@ struct kp_listener {
     uint16_t port;
 };
 
+/* Whether the volume takes what a broker writes. While it does not, the broker refuses records and serves
+ * reads: it stays healthy and ready. */
+enum kp_volume { KP_VOLUME_WRITABLE, KP_VOLUME_FULL, KP_VOLUME_READ_ONLY };
+
 /* A registered broker. */
 struct kp_row {
     int32_t id;
@@ -57,6 +61,7 @@ struct kp_row {
     enum kp_reason reason;
     bool serving; /* the broker's own word (heartbeat) */
     bool slice_ready; /* what the EndpointSlice says */
+    enum kp_volume volume; /* the broker's last word while it is not dead; not in the image */
     /* The named incarnation may be fenced (dead, wedged, past the drain deadline). */
     bool condemned;
     bool ever_healthy;
@@ -104,6 +109,8 @@ int32_t kp_shard_of(const struct kc_uuid *topic_id);
 int kp_order_cmp(const struct kp_order *a, const struct kp_order *b);
 const char *kp_health_name(enum kp_health h); /* "Alive" "Draining" "Dead" */
 const char *kp_state_name(enum kp_state s); /* "Serving" "Fenced" "Draining" */
+/* "" "volume full" "volume read-only" */
+const char *kp_volume_name(enum kp_volume v);
 const char *kp_reason_name(
     enum kp_reason r); /* "" "booting" "wedged" "stalled" "drained" "lost" "never seen" */
 enum kp_reason kp_reason_parse(const char *name);

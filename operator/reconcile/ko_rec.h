@@ -212,6 +212,8 @@ void ko_rec_broker_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
 void ko_rec_broker_free(void *b);
 /* A registry row as status shows it; old: the row shown before, or NULL. lastSeen of a living broker
  * moves at most every 30 s, and is exact when frozen (R13). */
+/* Of condition StorageReady. */
+const char *ko_volume_reason(enum kp_volume v);
 json_t *ko_row_json(const struct kp_row *row, const json_t *old, int64_t now_wall_ms);
 
 #endif

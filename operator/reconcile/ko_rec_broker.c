@@ -110,6 +110,17 @@ static json_t *status_of(struct ko_rec *r, const struct kp_row *row, const char 
     json_object_set_new(st, "rack", json_string(row->rack));
     json_object_set_new(st, "node", json_string(p ? p->node : ""));
     ko_cond_add(&l, "Ready", serving ? "True" : "False", kp_state_name(row->state), why);
+    bool silent = row->health == KP_DEAD, stalled = row->reason == KP_REASON_STALLED;
+    bool writable = row->volume == KP_VOLUME_WRITABLE;
+    ko_cond_add(&l, "StorageReady",
+                stalled    ? "False"
+                : silent   ? "Unknown"
+                : writable ? "True"
+                           : "False",
+                stalled  ? "StorageStalled"
+                : silent ? "BrokerDead"
+                         : ko_volume_reason(row->volume),
+                stalled || silent || writable ? "" : "records are refused, reads are served");
     json_object_set_new(st, "conditions", conds);
     return st;
 }

@@ -129,6 +129,11 @@ void ko_rec_control_event(void *ctx, const char *cluster, const struct kp_event 
                                 "reports a storage stall, as half the brokers do: "
                                 "nothing is moved",
                                 true},
+        [KP_EV_VOLUME_FULL] = {"VolumeFull", "refuses records: its volume is full; reads go on",
+                               true},
+        [KP_EV_VOLUME_READ_ONLY] = {"VolumeReadOnly",
+                                    "refuses records: its volume is read-only; reads go on", true},
+        [KP_EV_VOLUME_WRITABLE] = {"VolumeWritable", "writes to its volume again", false},
         [KP_EV_OFFLINE] = {"PartitionsOffline", "has partitions that failed for good", true},
     };
     struct ko_rec *r = ctx;

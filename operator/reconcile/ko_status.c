@@ -13,6 +13,8 @@ enum { LAST_SEEN_MS = 30000, BLOCKED_MS = 10000, DISAGREE_MS = 30000 };
 /* What the rows say, counted once. */
 struct sums {
     int32_t serving, fenced, draining, stalled, alive, faulty;
+    enum kp_volume volume; /* of the first broker that cannot write */
+    char volume_text[120];
     char fenced_names[600], draining_names[600], version[40], first_fault[120];
 };
 
@@ -20,6 +22,20 @@ static int64_t parse_ms(const char *s)
 {
     struct tm tm = {0};
     return s && strptime(s, "%Y-%m-%dT%H:%M:%S", &tm) ? (int64_t)timegm(&tm) * 1000 : 0;
+}
+
+const char *ko_volume_reason(enum kp_volume v)
+{
+    return v == KP_VOLUME_FULL        ? "VolumeFull"
+           : v == KP_VOLUME_READ_ONLY ? "VolumeReadOnly"
+                                      : "VolumeAnswers";
+}
+
+/* Why a row is what it is; of one that serves, what is wrong with its volume. */
+static const char *why_of(const struct kp_row *row)
+{
+    const char *why = kp_reason_name(row->reason);
+    return *why ? why : kp_volume_name(row->volume);
 }
 
 json_t *ko_row_json(const struct kp_row *row, const json_t *old, int64_t now_wall_ms)
@@ -37,11 +53,11 @@ json_t *ko_row_json(const struct kp_row *row, const json_t *old, int64_t now_wal
     if (!kc_uuid_is_zero(&row->incarnation)) {
         kc_uuid_to_b64(&row->incarnation, incarnation);
     }
-    json_t *j = json_pack(
-        "{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:s, s:s, s:s}", "id", (int)row->id, "host", row->host,
-        "state", kp_state_name(row->state), "health", kp_health_name(row->health), "ready",
-        (int)row->slice_ready, "partitions", (int)row->partitions, "slots", (int)row->slots,
-        "incarnation", incarnation, "version", row->version, "reason", kp_reason_name(row->reason));
+    json_t *j = json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:s, s:s, s:s}", "id", (int)row->id,
+                          "host", row->host, "state", kp_state_name(row->state), "health",
+                          kp_health_name(row->health), "ready", (int)row->slice_ready, "partitions",
+                          (int)row->partitions, "slots", (int)row->slots, "incarnation",
+                          incarnation, "version", row->version, "reason", why_of(row));
     if (j && *seen) {
         json_object_set_new(j, "lastSeen", json_string(seen));
     }
@@ -70,6 +86,11 @@ static void sum_row(struct sums *s, const struct ko_rc *c, const struct kp_row *
     s->serving += row->state == KP_SERVING;
     s->alive += row->health != KP_DEAD;
     s->stalled += row->reason == KP_REASON_STALLED;
+    if (row->volume != KP_VOLUME_WRITABLE && s->volume == KP_VOLUME_WRITABLE) {
+        s->volume = row->volume;
+        snprintf(s->volume_text, sizeof(s->volume_text), "broker %.50s-%d refuses records: %s",
+                 name, row->id, kp_volume_name(row->volume));
+    }
     add_version(s->version, sizeof(s->version), row->version);
     if (row->state == KP_STATE_DRAINING) {
         s->draining++;
@@ -191,26 +212,33 @@ static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko
                 : *c->roll_reason ? c->roll_reason
                                   : "RollingOut",
                 text);
-    bool bad = *c->invalid || *c->error || s->faulty > 0 || (c->view && c->view->offline > 0);
+    bool unwritten = s->volume != KP_VOLUME_WRITABLE;
+    bool bad =
+        *c->invalid || *c->error || s->faulty > 0 || unwritten || (c->view && c->view->offline > 0);
     ko_cond_add(l, "Degraded", bad ? "True" : "False",
                 *c->invalid ? "InvalidSpec"
                 : *c->error ? "ApplyFailed"
                 : s->faulty ? "BrokersFenced"
+                : unwritten ? ko_volume_reason(s->volume)
                 : bad       ? "PartitionsOffline"
                             : "AsExpected",
                 *c->invalid ? c->invalid
                 : *c->error ? c->error
                 : s->faulty ? s->first_fault
+                : unwritten ? s->volume_text
                 : bad       ? "a partition failed for a permanent reason"
                             : "");
     ko_cond_add(l, "StorageReady",
-                s->stalled ? "False"
-                : s->alive ? "True"
-                           : "Unknown",
-                s->stalled ? "StorageStalled"
-                : s->alive ? "VolumeAnswers"
-                           : "NoBroker",
-                s->stalled ? "a broker's writes to the volume do not complete" : "");
+                s->stalled || unwritten ? "False"
+                : s->alive              ? "True"
+                                        : "Unknown",
+                s->stalled  ? "StorageStalled"
+                : unwritten ? ko_volume_reason(s->volume)
+                : s->alive  ? "VolumeAnswers"
+                            : "NoBroker",
+                s->stalled  ? "a broker's writes to the volume do not complete"
+                : unwritten ? s->volume_text
+                            : "");
     watch_conditions(l, r, c, now_ms);
 }
 

@@ -129,6 +129,7 @@ static void a_status_reaches_the_controller(void)
     s.incarnation = hb_uuid_data(&inc);
     s.healthy = s.full = true;
     s.storage_stalled = true;
+    s.volume = KP_VOLUME_READ_ONLY;
     s.led = leds;
     s.blocked = bs;
     s.failed = fs;
@@ -150,6 +151,7 @@ static void a_status_reaches_the_controller(void)
     KT_EQ(k.stream, 8);
     KT_EQ(k.wall_ms, 1234);
     KT_TRUE(k.healthy && k.full && k.stalled && !k.draining);
+    KT_EQ(k.volume, KP_VOLUME_READ_ONLY);
     KT_EQ(k.n_led, 1);
     KT_EQ(k.led[0].epoch, 12);
     KT_EQ(k.led[0].partition, 4);

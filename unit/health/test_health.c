@@ -16,6 +16,7 @@ static struct {
     struct kh_health *health;
     _Atomic bool listening, serving, wedged;
     _Atomic int64_t stalled_ms;
+    _Atomic bool refuses;
 } fx;
 
 static bool listening(void *ctx)
@@ -28,6 +29,12 @@ static bool serving(void *ctx)
 {
     (void)ctx;
     return atomic_load(&fx.serving);
+}
+
+static const char *volume(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&fx.refuses) ? "the volume is full" : NULL;
 }
 
 static int64_t stalled_ms(void *ctx, int64_t now)
@@ -57,6 +64,7 @@ static void up(bool cluster)
                             .n_loops = 2,
                             .listening = listening,
                             .stalled_ms = stalled_ms,
+                            .volume = volume,
                             .cluster = cluster,
                             .serving = serving,
                             .metrics = metrics};
@@ -116,6 +124,10 @@ static void R37_every_term_can_make_it_not_ready_and_is_named(void)
     KT_EQ(get("/healthz"), 200); /* a stall never restarts the pod */
     fx.stalled_ms = 0;
     KT_EQ(get("/readyz"), 200);
+    atomic_store(&fx.refuses, true);
+    KT_EQ(get("/readyz"), 200); /* a full volume makes nobody unready: reads are served */
+    KT_TRUE(strstr(body, "storage: the volume is full: records are refused") != NULL);
+    atomic_store(&fx.refuses, false);
     KT_EQ(get("/nothing"), 404);
     KT_EQ(get("/metrics"), 200);
     KT_TRUE(strstr(body, "kaas_test 7\n") != NULL);

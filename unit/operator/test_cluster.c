@@ -1,6 +1,7 @@
 /* A KaasCluster becomes objects and facts for the controller; its status is what the controller sees. */
 #include "base/kc_json.h"
 #include "op_bed.h"
+#include "reconcile/ko_cond.h"
 
 static void create_cluster(struct bed *b, const char *extra)
 {
@@ -182,6 +183,40 @@ static void status_shows_the_registry(void)
     bed_stop(&b);
 }
 
+static void a_broker_that_cannot_write_says_so_and_stays_ready(void)
+{
+    static const struct {
+        enum kp_volume volume;
+        const char *status, *reason, *row;
+    } t[] = {{KP_VOLUME_FULL, "False", "VolumeFull", "volume full"},
+             {KP_VOLUME_READ_ONLY, "False", "VolumeReadOnly", "volume read-only"},
+             {KP_VOLUME_WRITABLE, "True", "VolumeAnswers", ""}};
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    for (size_t i = 0; i < KC_ARRAY_LEN(t); i++) {
+        struct ko_view *v = op_view();
+        v->rows[1].volume = t[i].volume;
+        b.cb.view(b.cb.ctx, v);
+        bed_settle(&b);
+        bed_get(&b, KO_KAASCLUSTER, "demo");
+        const json_t *c = ko_cond_find(kc_json_at(b.doc, "status.conditions"), "StorageReady");
+        KT_STR(kc_json_str(c, "status", ""), t[i].status);
+        KT_STR(kc_json_str(c, "reason", ""), t[i].reason);
+        KT_STR(bed_cond(&b, "Ready"), "True");
+        KT_STR(bed_cond(&b, "Degraded"), t[i].volume ? "True" : "False");
+        KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-1"), 200);
+        c = ko_cond_find(kc_json_at(b.doc, "status.conditions"), "StorageReady");
+        KT_STR(kc_json_str(c, "reason", ""), t[i].reason);
+        KT_STR(bed_cond(&b, "Ready"), "True");
+        KT_STR(kc_json_str(b.doc, "status.state", ""), "Serving");
+        KT_STR(kc_json_str(b.doc, "status.reason", "-"), t[i].row);
+        bed_get(&b, KO_KAASBROKER, "demo-0");
+        KT_STR(bed_cond(&b, "StorageReady"), "True");
+    }
+    bed_stop(&b);
+}
+
 static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 */
 {
     struct bed b;
@@ -212,4 +247,5 @@ KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(a_thousand_reconc
         KT(scaling_reaches_set_and_controller),
         KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
         KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
+        KT(a_broker_that_cannot_write_says_so_and_stays_ready),
         KT(last_seen_is_coarse_while_alive_and_exact_when_frozen))

@@ -168,6 +168,30 @@ static void one_stalled_broker_is_moved_off_after_the_window(void)
     kpt_fini(&w);
 }
 
+static void a_broker_that_cannot_write_keeps_what_it_leads(void)
+{
+    begin(3);
+    int32_t before = led_by(2);
+    w.b[2].volume = KP_VOLUME_FULL;
+    kpt_run(&w, 60000);
+    KT_EQ(kpt_row(&w, 2)->volume, KP_VOLUME_FULL);
+    KT_EQ(kpt_row(&w, 2)->state, KP_SERVING);
+    KT_EQ(led_by(2), before);
+    KT_EQ(w.events[KP_EV_VOLUME_FULL], 1);
+    w.b[2].volume = KP_VOLUME_WRITABLE;
+    kpt_run(&w, 3000);
+    KT_EQ(kpt_row(&w, 2)->volume, KP_VOLUME_WRITABLE);
+    KT_EQ(w.events[KP_EV_VOLUME_WRITABLE], 1);
+    w.b[2].volume = KP_VOLUME_READ_ONLY;
+    kpt_run(&w, 3000);
+    w.b[2].stalled = true; /* what the dead said is no news any more */
+    kpt_run(&w, 30000);
+    KT_EQ(kpt_row(&w, 2)->health, KP_DEAD);
+    KT_EQ(kpt_row(&w, 2)->volume, KP_VOLUME_WRITABLE);
+    KT_EQ(w.events[KP_EV_VOLUME_WRITABLE], 1);
+    kpt_fini(&w);
+}
+
 static void half_stalled_within_the_window_is_the_volume_and_moves_nothing(void)
 {
     begin(4);
@@ -360,6 +384,7 @@ KT_MAIN("liveness", KT(R11_R12_dead_keeps_its_row_and_is_not_gone),
         KT(many_silent_that_return_in_time_move_nothing), KT(our_own_pause_is_nobodys_death),
         KT(R50_a_wedged_broker_is_out_at_its_word),
         KT(one_stalled_broker_is_moved_off_after_the_window),
+        KT(a_broker_that_cannot_write_keeps_what_it_leads),
         KT(half_stalled_within_the_window_is_the_volume_and_moves_nothing),
         KT(R25_R26_draining_is_its_own_state_and_hands_over_while_it_serves),
         KT(R29_the_only_healthy_broker_keeps_its_partitions_while_draining),

@@ -16,6 +16,7 @@ struct kpt_broker {
     bool up; /* the process runs */
     bool frozen; /* it runs, but says nothing (SIGSTOP, a cut) */
     bool wedged, stalled, draining;
+    enum kp_volume volume;
     bool serving; /* opened its boot set once */
     bool apart; /* its stream is not dialled (heartbeats blocked) */
     int32_t slice;

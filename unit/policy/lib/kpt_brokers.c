@@ -161,6 +161,7 @@ static void say(struct kpt *w, int32_t id, const struct report *r)
                           .draining = b->draining,
                           .serving = b->serving && !b->wedged && !b->stalled,
                           .stalled = b->stalled,
+                          .volume = b->volume,
                           .full = true,
                           .wall_ms = w->now + 5000000,
                           .led = r->led,

@@ -61,18 +61,19 @@ static void on_refused(void *ctx, int rc)
 
 static bool take_piece(struct ks_reserve *r, uint32_t *ret)
 {
+    bool found = false;
+    *ret = 0;
     pthread_mutex_lock(&r->lock);
-    bool any = r->have > 0;
-    for (uint32_t i = KS_RESERVE_PIECES; any && i-- > 0;) {
+    for (uint32_t i = r->have > 0 ? KS_RESERVE_PIECES : 0; !found && i-- > 0;) {
         if (r->there[i / 64] >> (i % 64) & 1) {
             r->there[i / 64] &= ~(UINT64_C(1) << (i % 64));
             r->have--;
             *ret = i;
-            break;
+            found = true;
         }
     }
     pthread_mutex_unlock(&r->lock);
-    return any;
+    return found;
 }
 
 static bool give(void *ctx)

@@ -79,7 +79,7 @@ static bool take_piece(struct ks_reserve *r, uint32_t *ret)
 static bool give(void *ctx)
 {
     struct ks_engine *e = ctx;
-    for (uint32_t i; take_piece(&e->reserve, &i);) {
+    for (uint32_t i = 0; take_piece(&e->reserve, &i);) {
         char path[KS_PATH_MAX], dir[KS_PATH_MAX];
         piece_path(e, i, path);
         if (ks_fs_unlink(&e->fs, path) == 0) {

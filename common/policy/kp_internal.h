@@ -8,7 +8,9 @@ enum {
     KP_SLICES_MAX = 64, /* a slice holds up to 100 endpoints: far more than KP_BROKERS_MAX needs */
     KP_SLICE_KEY_MAX = 320,
     KP_PAST_MAX = 8, /* former incarnations remembered per broker */
-    KP_WAVE = 16, /* moves released at once per pair of brokers (design.md, 4) */
+    KP_WAVE = 8, /* moves released at once per pair of brokers (design.md, 4), */
+    KP_WAVE_MAX = 16, /* where a drain would else take more than half of its time, */
+    KP_WAVE_MS = 50, /* if a wave takes so long */
     KP_FIRST_STATUS_MS = 10000, /* hello without a status: W6 allows 5 s */
     KP_STALL_WINDOW_MS = 10000, /* half the brokers within this: the volume (design.md, 3) */
     KP_DRAIN_MS = 25000, /* R29 */

@@ -85,6 +85,20 @@ static int64_t failback_at(const struct kp_peer *to)
     return to->serving_ms + KC_MIN(hold, KP_HOLD_MAX_MS);
 }
 
+/* How many moves of a pair may be under way. Few: each stops its partition for as long as the syncs of
+ * all of them take, and whoever is served shares the disk with them. But a drain has to end in time. */
+static int32_t wave_of(const struct kp_ctl *c, int32_t from, int32_t to, int64_t now_ms)
+{
+    int64_t since = c->peers[from].drain_ms;
+    if (since < 0) {
+        return KP_WAVE;
+    }
+    const int32_t *coming = c->peers[to].n_coming;
+    int64_t work_ms = ((int64_t)coming[0] + coming[1] + coming[2]) * KP_WAVE_MS;
+    int64_t left_ms = KC_MAX(since + KP_DRAIN_MS / 2 - now_ms, (int64_t)1);
+    return (int32_t)KC_MIN(KC_MAX(work_ms / left_ms, (int64_t)KP_WAVE), (int64_t)KP_WAVE_MAX);
+}
+
 static bool may_release(struct kp_ctl *c, struct kp_move *m, const struct kp_aux *a, int64_t now_ms)
 {
     bool draining = !kp_member(c, m->from);
@@ -102,7 +116,7 @@ static bool may_release(struct kp_ctl *c, struct kp_move *m, const struct kp_aux
             return false;
         }
     }
-    return c->wave[m->from][m->to] < KP_WAVE;
+    return c->wave[m->from][m->to] < wave_of(c, m->from, m->to, now_ms);
 }
 
 static void go(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int64_t now_ms)

@@ -20,6 +20,7 @@ SOAK = bool(os.environ.get("KAAS_SOAK"))
 PARTITIONS = int(os.environ.get("KAAS_MOVES_PARTITIONS", 1000 if SOAK else 60))
 KILLS = int(os.environ.get("KAAS_MOVES_KILLS", 20 if SOAK else 1))
 MOVES = int(os.environ.get("KAAS_MOVES_MOVES", 3 if SOAK else 1))
+REST_S = 12 if SOAK else 2  # as long as a failback is waited for: the pauses of the machine are in both
 KILL_P99_MS, MOVE_P99_MS = 2500, 150
 BUILD = os.environ.get("KAAS_BUILD", "release")
 
@@ -51,7 +52,7 @@ async def begin(c, topic, period_s, configs=None):
     s = stream.Stream(c.bootstrap, topic, PARTITIONS, period_s)
     await s.start()
     s.mark()
-    await asyncio.sleep(2)
+    await asyncio.sleep(REST_S)
     say("at rest", s.gaps_ms(range(PARTITIONS)))
     return s
 

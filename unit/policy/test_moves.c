@@ -149,17 +149,40 @@ static void hold_down_doubles_with_each_crash(void)
     kpt_fini(&w);
 }
 
+/* Lets broker 1 drain for so long; the most moves that were under way at once. */
+static int32_t most_under_way(int64_t ms)
+{
+    int32_t most = 0;
+    for (int64_t until = w.now + ms; w.now < until;) {
+        kpt_run(&w, KPT_TICK_MS);
+        int32_t now = count_phase(KP_MOVE_RELEASE) + count_phase(KP_MOVE_GO);
+        most = KC_MAX(most, now);
+    }
+    return most;
+}
+
 static void at_most_a_wave_per_pair_is_released_at_once(void)
 {
     begin(2, 200);
     w.b[1].draining = true;
-    int32_t most = 0;
-    for (int k = 0; k < 200; k++) {
-        kpt_run(&w, KPT_TICK_MS);
-        int32_t now = count_phase(KP_MOVE_RELEASE) + count_phase(KP_MOVE_GO);
-        most = now > most ? now : most;
+    KT_EQ(most_under_way(20000), 8);
+    KT_EQ(count_assigned(1), 0);
+    kpt_fini(&w);
+}
+
+static void waves_grow_where_a_drain_would_take_too_long(void)
+{
+    begin(2, 200);
+    for (int i = 0; i < 5; i++) {
+        kpt_topic(&w, 200);
     }
-    KT_EQ(most, 16);
+    KT_REQUIRE(kpt_await_settled(&w, 30000));
+    KT_EQ(count_assigned(1), 600);
+    w.b[1].draining = true;
+    KT_EQ(most_under_way(9000), 8); /* there is time */
+    KT_TRUE(count_assigned(1) > 200); /* the brokers of this world are slow */
+    KT_EQ(most_under_way(6000), 16);
+    KT_TRUE(most_under_way(9000) <= 16);
     KT_EQ(count_assigned(1), 0);
     kpt_fini(&w);
 }
@@ -401,6 +424,7 @@ KT_MAIN("moves", KT(homes_are_even_and_each_topic_is_spread),
         KT(scale_out_moves_its_share_and_keeps_the_rest),
         KT(failback_prepares_at_once_and_releases_after_ten_seconds_of_serving),
         KT(hold_down_doubles_with_each_crash), KT(at_most_a_wave_per_pair_is_released_at_once),
+        KT(waves_grow_where_a_drain_would_take_too_long),
         KT(R26_draining_hands_over_at_once_and_every_move_was_led_throughout),
         KT(a_move_is_relayed_only_after_it_is_published),
         KT(a_source_that_never_releases_keeps_its_partition),

@@ -33,20 +33,25 @@ void st_vol_remove(struct st_vol *v)
     nftw(v->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int st_fsck(const struct st_vol *v, const struct ks_fs *fs, struct ks_fsck_result *ret,
+            char **ret_text)
+{
+    size_t len;
+    FILE *out = open_memstream(ret_text, &len);
+    KT_REQUIRE(out != NULL);
+    struct ks_fsck_opts o = {.dir = v->dir, .verbose = true, .out = out};
+    int rc = fs ? ks_fsck_on(fs, &o, ret, NULL) : ks_fsck(&o, ret, NULL);
+    fclose(out);
+    return rc;
+}
+
 void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret)
 {
-    struct kc_err err = {0};
-    FILE *out = tmpfile();
-    KT_REQUIRE(out != NULL);
-    struct ks_fsck_opts o = {.dir = v->dir, .out = out};
-    if (ks_fsck(&o, ret, &err)) {
-        char line[512];
-        rewind(out);
-        while (fgets(line, sizeof(line), out)) {
-            fputs(line, stderr);
-        }
+    char *text;
+    if (st_fsck(v, NULL, ret, &text)) {
+        fputs(text, stderr);
     }
-    fclose(out);
+    free(text);
     KT_EQ(ret->errors, 0);
 }
 

@@ -15,6 +15,9 @@ struct st_vol {
 };
 void st_vol_make(struct st_vol *v);
 void st_vol_remove(struct st_vol *v);
+/* fsck, and its report, whole, in *ret_text (free). fs: on that, borrowed; NULL: on the directory. */
+int st_fsck(const struct st_vol *v, const struct ks_fs *fs, struct ks_fsck_result *ret,
+            char **ret_text);
 /* fsck finds no error in it (else the test fails, and its report is printed). */
 void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret);
 

@@ -60,22 +60,18 @@ static void set_trap(enum st_op op, const char *end, int error, void (*fn)(void)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    struct ks_fs fs;
     st_vol_make(&vol);
     atomic_store(&trap.armed, false);
     atomic_store(&trap.looks, 0);
     atomic_store(&gate.closed, false);
-    st_fault_fs(&fs, &vol, &hooks);
     st_broker_start(&b1, &vol, 1);
-    st_broker_start_on(&b2, &fs, 2);
+    st_broker_start_hooked(&b2, &vol, 2, &hooks);
     topic = kc_uuid_random();
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 static void remove_topic(void)

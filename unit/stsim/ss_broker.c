@@ -30,7 +30,7 @@ static void on_watch(void *ctx, struct ks_log *log, bool gone)
 {
     struct ss_slot *s = ctx;
     if (!s->b->dead) {
-        ss_check_high_watermark(s->part, ks_log_offsets(log).high_watermark);
+        ss_check_high_watermark(s->part, ks_log_offsets(log).high_watermark, ks_log_epoch(log));
     }
     s->gone = s->gone || gone;
 }
@@ -84,7 +84,8 @@ static struct ks_open_args open_args(struct ss_slot *s)
                    .max_message_bytes = 1048588,
                    .timestamp_before_max_ms = -1,
                    .timestamp_after_max_ms = -1,
-                   .flush_messages = 1},
+                   .flush_messages = ss_shared.flush_messages[s->part % SS_PARTS],
+                   .flush_ms = ss_shared.flush_ms},
         .condemned = condemned,
         .condemned_ctx = s->b,
         .loop = &s->b->loop,
@@ -166,7 +167,7 @@ static void on_append(void *ctx, const struct ks_append_result *r)
     s->in_flight--;
     if (acked) {
         s->acks++;
-        ss_check_acked(s->part, a->number, r->base_offset, a->records);
+        ss_check_acked(s->part, a->number, r->base_offset, a->records, ks_log_epoch(s->log));
     } else {
         c->refused++;
         if (r->error == 45 && !s->b->dead) {
@@ -220,8 +221,10 @@ void ss_slot_append(struct ss_slot *s, bool idempotent)
         ss_coord_request(s);
         return;
     }
-    /* A repeat is known by its batch in the log, which retention of a few batches drops too early. */
-    idempotent = idempotent && ss_shared.retention_bytes[s->part % SS_PARTS] < 0;
+    /* A repeat is known by its batch in the log, which retention of a few batches drops too early; and
+     * what follows an acked batch that went with its broker has no place. */
+    idempotent = idempotent && ss_shared.retention_bytes[s->part % SS_PARTS] < 0 &&
+                 ss_shared.flush_messages[s->part % SS_PARTS] == 1;
     struct ss_sent plain = {.seq = -1}, *b = idempotent ? producer_next(s) : &plain;
     if (!b) {
         return;
@@ -346,11 +349,10 @@ void ss_slot_delete_records(struct ss_slot *s)
 static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)
 {
     struct ss_slot *s = ctx;
-    (void)epoch;
     s->state = SS_NONE;
     s->log = NULL;
     if (rc == 0 && !s->b->dead) {
-        ss_check_high_watermark(s->part, end);
+        ss_check_high_watermark(s->part, end, epoch);
         memcpy(ss_shared.seal, record.ptr, (size_t)record.len);
         ss_shared.seal_len = record.len;
         ss_shared.seal_part = s->part;

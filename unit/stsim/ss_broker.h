@@ -52,6 +52,7 @@ struct ss_shared {
     bool coord; /* partition 1 is a coordinator's */
     uint64_t generation, takeovers;
     int64_t segment_bytes, retention_bytes[SS_PARTS];
+    int64_t flush_messages[SS_PARTS], flush_ms;
     bool compact[SS_PARTS];
     double dirty_ratio; /* from which on a log is cleaned */
     int64_t delete_retention_ms; /* of tombstones */

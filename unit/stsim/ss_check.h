@@ -14,6 +14,7 @@ enum { SS_PARTS = 2, SS_TOPICS = 3, SS_ALL_PARTS = SS_PARTS * SS_TOPICS };
 struct ss_counts {
     uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
         rolls, trims, deletions, copies, commits, fetches, batches_empty;
+    uint64_t lost; /* records, where flush.messages allows it */
     uint64_t compacts, cleaned, claims_cleaning,
         seals_cleaning; /* records; while a cleaner works */
 };
@@ -34,11 +35,14 @@ uint64_t ss_check_new_coord(int part, uint32_t crc);
 /* From now on its tombstone may stand, and its files may go. */
 void ss_check_deleted(int topic);
 bool ss_check_is_deleted(int part);
+/* flush.messages of that partition of every topic: an ack promises less. To be told first. */
+void ss_check_relaxed(int partition);
 /* The log's start was said to be there: it never goes back. */
 void ss_check_start(int part, int64_t start);
 
-void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records);
-void ss_check_high_watermark(int part, int64_t hw);
+/* epoch: of the log that says so. */
+void ss_check_acked(int part, uint64_t number, int64_t base, int32_t records, int32_t epoch);
+void ss_check_high_watermark(int part, int64_t hw, int32_t epoch);
 /* A producer that repeats in order was told that it does not. */
 void ss_check_out_of_order(int part, int32_t epoch);
 /* Whole batches that a read from that offset gave. final: it is the log as the last owner sees it. */

@@ -70,7 +70,8 @@ static void on_append(void *ctx, const struct ks_append_result *r)
     rec->s->in_flight--;
     if (!r->error && !rec->s->b->dead) {
         rec->s->acks++;
-        ss_check_acked(rec->s->part, rec->number, r->base_offset, rec->records);
+        ss_check_acked(rec->s->part, rec->number, r->base_offset, rec->records,
+                       ks_log_epoch(rec->s->log));
     } else {
         ss_check_counts()->refused++;
     }

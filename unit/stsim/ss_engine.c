@@ -376,7 +376,12 @@ void __wrap_ks_task_run(struct ks_task *t)
     if (mutant == SS_M2_CHECK_BEFORE_WRITE) {
         checked_early[ss_node()] = __real_ks_engine_check(t->log->e, t->log->inc);
     }
+    uint64_t unconfirmed = t->log->e->unconfirmed;
+    if (mutant == SS_C4_UNCONFIRMED) {
+        t->log->e->unconfirmed = KS_UNCONFIRMED_MAX;
+    }
     __real_ks_task_run(t);
+    t->log->e->unconfirmed = unconfirmed;
     bool m9 = mutant == SS_M9_NO_RECORD || mutant == SS_M9B_ISSUED || mutant == SS_M9D_BY_SIZE;
     if (m9 && !failed && t->log->c_failed && t->log->c_error == KS_K_STORAGE_ERROR) {
         ss_go_on_in_second_file(t, mutant);

@@ -180,9 +180,6 @@ ssize_t __wrap_getrandom(void *buf, size_t len, unsigned flags)
     if (!ss_sched_active()) {
         return __real_getrandom(buf, len, flags);
     }
-    uint8_t *p = buf;
-    for (size_t i = 0; i < len; i++) {
-        p[i] = ss_random_byte();
-    }
+    ss_random_bytes(buf, len);
     return (ssize_t)len;
 }

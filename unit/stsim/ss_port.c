@@ -87,6 +87,7 @@ static int s_open(void *ctx, const char *path, enum ks_open_mode mode)
 static int s_close(void *ctx, int fd)
 {
     struct ss_client *c = ctx;
+    KC_ASSERT(fd >= 0 && fd < FDS && c->fds[fd].f); /* nobody closes what is not open */
     struct cfile *f = c->fds[fd].f;
     int rc = 0;
     if (c->fds[fd].mode == KS_CREATE && (f->n_dirty || f->n_unstable)) {

@@ -60,9 +60,13 @@ bool ss_chance(uint32_t per_mille)
     return per_mille > 0 && ss_below(1000) < per_mille;
 }
 
-uint8_t ss_random_byte(void)
+void ss_random_bytes(uint8_t *p, size_t len)
 {
-    return (uint8_t)kc_rng_next(&S.bytes);
+    for (size_t n = 0; len > 0; p += n, len -= n) {
+        uint64_t v = kc_rng_next(&S.bytes);
+        n = KC_MIN(len, sizeof(v));
+        memcpy(p, &v, n);
+    }
 }
 
 int64_t ss_now_us(void)

@@ -57,7 +57,7 @@ bool ss_wait(const void *on, int64_t deadline_us);
 void ss_wake(const void *on, bool all);
 /* A point where somebody else may come first, by chance. */
 void ss_maybe_yield(void);
-uint8_t ss_random_byte(void); /* of a sequence of its own */
+void ss_random_bytes(uint8_t *p, size_t len); /* of a sequence of their own */
 
 /* Hash of every choice so far: equal for equal seeds, or the run is not deterministic. */
 uint64_t ss_trace(void);

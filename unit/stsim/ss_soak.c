@@ -63,6 +63,7 @@ void ss_sum_print(const struct ss_sum *s, double seconds, double cpu)
     printf("takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", copies %" PRIu64
            ", rolls %" PRIu64 ", trims %" PRIu64 ", topics deleted %" PRIu64 "\n",
            s->takeovers, c->claims, c->seals, c->copies, c->rolls, c->trims, c->deletions);
+    printf("acked and lost, where flush.messages allows it: %" PRIu64 "\n", c->lost);
     printf("compactions %" PRIu64 " of %" PRIu64 " records, empty batches read %" PRIu64
            "; while a cleaner works: claims %" PRIu64 ", seals %" PRIu64 "\n",
            c->compacts, c->cleaned, c->batches_empty, c->claims_cleaning, c->seals_cleaning);
@@ -214,6 +215,7 @@ const struct ss_flaw ss_flaws[] = {
     {"M13 on after a lost claim", SS_M13_GO_ON, SS_HONEST},
     {"C1 no copy of the tail", SS_C1_NO_COPY, SS_HONEST},
     {"C3 copy not synced", SS_C3_COPY_NOT_SYNCED, SS_HONEST},
+    {"C4 more unconfirmed than W", SS_C4_UNCONFIRMED, SS_HONEST},
     {"SYNC by who wrote nothing", SS_C_SYNC_ONLY, SS_HONEST},
     {"I10 an answer without a check", SS_I10_NO_CHECK, SS_HONEST},
     {"K1 unlink before the COMPACT", SS_K1_UNLINK_FIRST, SS_HONEST},

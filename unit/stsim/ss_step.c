@@ -217,8 +217,8 @@ void ss_aims_draw(uint32_t faults, uint32_t steps)
         struct aim a = {.fault = (enum ss_fault)pick_bit(faults),
                         .step = draw_step(steps),
                         .n = 1 + (uint32_t)ss_below(ss_chance(700) ? 3 : 20)};
-        if (a.fault == SS_F_NO_MEMORY) {
-            a.n = 1 + (uint32_t)ss_below(ss_chance(700) ? 1 : 10); /* allocations are few */
+        if (a.fault == SS_F_NO_MEMORY || a.fault == SS_F_LATE) {
+            a.n = 1 + (uint32_t)ss_below(ss_chance(700) ? 1 : 10); /* allocations, links are few */
         }
         if ((fits[a.fault] || a.fault == SS_F_NO_MEMORY) && !ss_excused(a.fault, a.step)) {
             T.aims[T.n_aims++] = a;

@@ -333,7 +333,8 @@ static void choose(void)
     for (int p = 0; p < SS_PARTS; p++) {
         ss_shared.retention_bytes[p] = trims || ss_chance(300) ? 5000 : -1;
     }
-    ss_shared.unconfirmed = ss_chance(500) ? 200 + ss_below(3000) : KS_UNCONFIRMED_MAX;
+    ss_shared.unconfirmed =
+        ss_chance(700) ? 200 + ss_below(ss_chance(500) ? 600 : 3000) : KS_UNCONFIRMED_MAX;
     ss_shared.checkpoint_bytes = ss_chance(700) ? 100 + (int64_t)ss_below(4000) : 16 << 20;
     ss_shared.condemn = ss_chance(700) ? 900 : 200;
     ss_shared.appetite = ss_chance(700) ? 700 : 200;
@@ -342,9 +343,14 @@ static void choose(void)
     ss_shared.cancels = steps & SS_BIT(SS_S_CANCEL) ? 40 : 3;
     ss_shared.deletions = steps & SS_BIT(SS_S_REMOVE) ? 5 : steps & SS_BIT(SS_S_TOMBSTONE) ? 2 : 0;
     choose_cleaning(steps);
+    for (int p = 0; p < SS_PARTS; p++) {
+        ss_shared.flush_messages[p] = ss_chance(200) ? 2 + (int64_t)ss_below(40) : 1;
+    }
+    ss_shared.flush_ms = ss_chance(500) ? 1 + (int64_t)ss_below(100) : 0;
     ss_shared.coord = ss_chance(400);
     if (ss_shared.coord) {
         ss_shared.retention_bytes[1] = -1;
+        ss_shared.flush_messages[1] = 1;
     }
     ss_coord_begin();
     trouble = 1 + (uint32_t)ss_below(4);
@@ -366,6 +372,11 @@ bool ss_world_run(struct ss_run *run)
     ss_aims_draw(faults, steps);
     choose();
     ss_check_begin(ss_shared.topic);
+    for (int p = 0; p < SS_PARTS; p++) {
+        if (ss_shared.flush_messages[p] > 1) {
+            ss_check_relaxed(p);
+        }
+    }
     struct ss_watch watch = ss_check_watch();
     ss_srv_start(&watch, run->lie);
     ss_mutate(run->mutant);

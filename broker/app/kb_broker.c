@@ -223,6 +223,11 @@ static void start_self(struct kb_broker *b)
                              .ctx = b};
     o.groups = true;
     b->self = kb_self_start(&o, &b->boot);
+    if (!b->self) {
+        kc_log(KC_ERROR, "broker", "event=start_failed error=\"out of memory\"");
+        end(b, 1);
+        return;
+    }
     b->app.admin = kb_self_admin_port(b->self);
 }
 
@@ -249,6 +254,7 @@ static void on_booted(struct rt_msg *msg)
         return;
     }
     if (atomic_load(&b->phase) != KB_STARTING) {
+        ks_inventory_free(b->boot.inventory);
         return; /* terminated meanwhile */
     }
     atomic_store(&b->phase, KB_TAKING_OVER);

@@ -4,6 +4,7 @@
  * orders of different process lives are not compared, the volume's chain alone decides. */
 #include "app/kb_self_int.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 
-enum { TICK_MS = 1000, STREAM = 1, STALL_MS = 5000 };
+enum { TICK_MS = 1000, STREAM = 1, STALL_MS = 5000, MEMORY_RETRY_MS = 50 };
 
 /* ---- facts ---- */
 
@@ -79,10 +80,14 @@ static void status(struct kb_self *s, int64_t now_ms)
                            .wall_ms = kc_wall_ms()};
     struct kp_led *led = NULL;
     if (s->report_full) {
-        led = kc_alloc((size_t)(kd_n_open(s->o.app->data) + s->n_held + 1) * sizeof(*led));
+        int64_t most = (int64_t)kd_n_open(s->o.app->data) + s->n_held + 1;
+        led = kc_try_zalloc((size_t)most, sizeof(*led));
+        st.full = led != NULL; /* without memory the next status says it */
+        s->report_full = !led;
+    }
+    if (led) {
         st.n_led = collect_led(s, led);
         st.led = led;
-        s->report_full = false;
     }
     kp_ctl_status(s->ctl, &st, now_ms);
     kc_free(led);
@@ -92,8 +97,11 @@ static void status(struct kb_self *s, int64_t now_ms)
 
 static struct ki_shard *build_shard(struct kb_self *s, int32_t index)
 {
-    struct ki_topic *topics = kc_zalloc((size_t)(s->n_topics + 1) * sizeof(*topics));
+    struct ki_topic *topics = kc_try_zalloc((size_t)s->n_topics + 1, sizeof(*topics));
     int32_t n = 0;
+    if (!topics) {
+        return NULL;
+    }
     for (int32_t i = 0; i < s->n_topics; i++) { /* sorted by id, as a shard wants them */
         const struct kb_self_topic *t = s->topics[i];
         if (kp_shard_of(&t->id) != index) {
@@ -115,17 +123,26 @@ static struct ki_shard *build_shard(struct kb_self *s, int32_t index)
     return shard;
 }
 
-static void publish(struct kb_self *s, uint32_t shards)
+/* The shards to publish, built anew where they changed; false: no memory, some may be new. */
+static bool build_shards(struct kb_self *s, uint32_t shards)
 {
-    s->order.generation++;
-    struct ki_shard *taken[KP_SHARDS];
     for (int32_t i = 0; i < KP_SHARDS; i++) {
         if ((shards & 1U << i) || !s->shards[i]) {
             struct ki_shard *fresh = build_shard(s, i);
-            KC_ASSERT(fresh); /* small and our own */
+            if (!fresh) {
+                return false;
+            }
             ki_shard_unref(s->shards[i]);
             s->shards[i] = fresh;
         }
+    }
+    return true;
+}
+
+static struct ki_image *build_image(struct kb_self *s)
+{
+    struct ki_shard *taken[KP_SHARDS];
+    for (int32_t i = 0; i < KP_SHARDS; i++) {
         taken[i] = ki_shard_ref(s->shards[i]);
     }
     struct ki_image proto = {.order = s->order};
@@ -133,14 +150,30 @@ static void publish(struct kb_self *s, uint32_t shards)
     proto.n_rows = kp_ctl_rows(s->ctl, &proto.rows);
     memcpy(proto.group_homes, kp_ctl_homes(s->ctl, KP_GROUP_SLOTS), sizeof(proto.group_homes));
     memcpy(proto.txn_homes, kp_ctl_homes(s->ctl, KP_TXN_SLOTS), sizeof(proto.txn_homes));
-    struct ki_image *im = ki_image_build(&proto, taken);
-    KC_ASSERT(im);
+    return ki_image_build(&proto, taken);
+}
+
+/* False: there is no memory for the whole image. Nothing of it is shown, what it would have shown is
+ * kept for the next turn, under the same generation, which admin changes wait for. */
+static bool publish(struct kb_self *s, uint32_t shards)
+{
+    s->order.generation++;
+    struct ki_image *im = build_shards(s, shards) ? build_image(s) : NULL;
+    if (!im) {
+        s->order.generation--;
+        s->touched |= shards;
+        s->unpublished = true;
+        kc_log(KC_ERROR, "self", "event=publish_failed error=\"out of memory\"");
+        return false;
+    }
+    s->unpublished = false;
     kb_set_image(s->o.app, im);
     kp_ctl_published(s->ctl, s->order.generation);
     if (!s->published) {
         s->published = true;
         s->o.first_image(s->o.ctx);
     }
+    return true;
 }
 
 /* ---- the turn ---- */
@@ -163,20 +196,25 @@ static void turn(struct kb_self *s)
 {
     int64_t now = kc_mono_ms();
     struct kp_changes ch;
+    bool late = !kb_self_apply_late(s);
     status(s, now);
     kp_ctl_step(s->ctl, now, s->order.generation + 1, &ch);
     uint32_t shards = ch.shards | s->touched;
     s->touched = 0;
-    if (ch.rows || shards || !s->published) {
-        publish(s, shards);
-    }
-    if (s->reconfigure) {
+    bool shown = (!ch.rows && !shards && !s->unpublished && s->published) || publish(s, shards);
+    if (shown && s->reconfigure) {
         s->reconfigure = false;
         kb_self_configure_all(s);
     }
-    kb_self_reconcile(s, now);
-    kb_self_sweep_tombstones(s);
+    if (s->o.groups && s->mode == KB_SELF_RUN) {
+        kb_self_make_internal(s, "__consumer_offsets");
+    }
+    if (s->published) {
+        kb_self_reconcile(s, now);
+        kb_self_sweep_tombstones(s);
+    }
     int64_t next = KC_MIN(KC_MIN(ch.next_ms, kb_self_next_retry(s)), now + TICK_MS);
+    next = shown && !late ? next : KC_MIN(next, now + MEMORY_RETRY_MS);
     uv_timer_start(&s->timer, on_timer, (uint64_t)KC_MAX(next - now, (int64_t)1), 0);
     finish_leaving(s);
 }
@@ -270,13 +308,19 @@ void kb_self_fenced(struct kb_self *s, const char *why)
 
 /* ---- life ---- */
 
-static void adopt(struct kb_self *s, struct ks_inventory *inv)
+/* All of the volume's topics but those past the limits. Without the memory for one there is no start:
+ * clients would take it for deleted. */
+static int adopt(struct kb_self *s, const struct ks_inventory *inv)
 {
-    for (int32_t i = 0; i < inv->n; i++) {
-        kb_self_topic_add(s, &inv->topics[i], false);
+    struct kb_self_topic *t;
+    int rc = 0;
+    for (int32_t i = 0; i < inv->n && rc != -ENOMEM; i++) {
+        rc = kb_self_topic_add(s, &inv->topics[i], false, &t);
     }
-    kc_log(KC_INFO, "self", "event=adopted topics=%d", inv->n);
-    ks_inventory_free(inv);
+    if (rc != -ENOMEM) {
+        kc_log(KC_INFO, "self", "event=adopted topics=%d", inv->n);
+    }
+    return rc == -ENOMEM ? rc : 0;
 }
 
 struct kb_self *kb_self_start(const struct kb_self_opts *o, struct kb_self_boot *boot)
@@ -297,15 +341,17 @@ struct kb_self *kb_self_start(const struct kb_self_opts *o, struct kb_self_boot 
                              .timeout_ms = 10 * TICK_MS,
                              .self_id = o->app->self_id};
     s->ctl = kp_ctl_new(&co);
-    KC_ASSERT(s->ctl);
+    int rc = s->ctl ? adopt(s, boot->inventory) : -ENOMEM;
+    ks_inventory_free(boot->inventory);
+    boot->inventory = NULL;
+    if (rc) {
+        kb_self_free(s);
+        return NULL;
+    }
     uv_timer_init(&o->loop->uv, &s->timer);
     s->timer.data = s;
-    adopt(s, boot->inventory);
     kp_ctl_activate(s->ctl, kc_mono_ms());
     hello(s, kc_mono_ms());
-    if (o->groups) {
-        kb_self_make_internal(s, "__consumer_offsets");
-    }
     kb_self_soon(s);
     return s;
 }

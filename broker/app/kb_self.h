@@ -34,6 +34,7 @@ struct kb_self_boot {
 };
 int kb_self_prepare(struct ks_engine *engine, struct kb_self_boot *ret, struct kc_err *err);
 
+/* NULL: no memory. */
 struct kb_self *kb_self_start(const struct kb_self_opts *o, struct kb_self_boot *boot);
 /* Seals and lets go of every partition, then done(ctx); nothing is opened any more. */
 void kb_self_drain(struct kb_self *s, void (*done)(void *ctx), void *ctx);

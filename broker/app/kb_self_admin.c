@@ -5,6 +5,7 @@
  * crash in between leaves a topic that the next start adopts, or a tombstone that is final. */
 #include "app/kb_self_int.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/kc_log.h"
@@ -37,6 +38,8 @@ static void settle(struct change *ch, int16_t error, const char *message, uint64
     r.order.generation = generation;
     if (ch->ticket) {
         kb_admin_settle(ch->ticket, &r);
+    } else {
+        s->making = false; /* after an error the next turn tries again */
     }
     kc_free(ch->meta.configs_json);
     kc_free(ch);
@@ -51,34 +54,66 @@ static void refuse(struct change *ch, int16_t error, const char *message)
 
 /* ---- on the control loop, when the volume has it ---- */
 
-static void set_configs(struct kb_self *s, struct kb_self_topic *t, const char *json)
+static int set_configs(struct kb_self *s, struct kb_self_topic *t, const char *json)
 {
-    kb_self_configs_free(t->configs, t->n_configs);
-    t->n_configs = kb_self_configs_parse(json, &t->configs);
-    s->reconfigure = true;
+    struct ki_config *configs;
+    int32_t n;
+    int rc = kb_self_configs_parse(json, &configs, &n);
+    if (!rc) {
+        kb_self_configs_free(t->configs, t->n_configs);
+        t->configs = configs;
+        t->n_configs = n;
+        s->reconfigure = true;
+    }
+    return rc;
 }
 
-static void apply(struct change *ch)
+static int change_topic(struct change *ch)
 {
     struct kb_self *s = ch->self;
     struct kb_self_topic *t = kb_self_topic_find(s, &ch->topic_id);
+    int rc = 0;
     if (ch->c->kind == KB_CREATE_TOPIC) {
-        t = kb_self_topic_add(s, &ch->meta, true);
-        if (!t) {
-            refuse(ch, KAFKA_INVALID_PARTITIONS, "The limit of topics or partitions is reached.");
-            return;
+        rc = kb_self_topic_add(s, &ch->meta, true, &t);
+        if (!rc) {
+            t->replication_factor = ch->c->replication_factor;
         }
-        t->replication_factor = ch->c->replication_factor;
-    } else if (ch->c->kind == KB_CREATE_PARTITIONS &&
-               kb_self_topic_grow(s, t, ch->meta.partitions, true)) {
-        refuse(ch, KAFKA_INVALID_PARTITIONS, "The limit of partitions is reached.");
-        return;
+    } else if (ch->c->kind == KB_CREATE_PARTITIONS) {
+        rc = kb_self_topic_grow(s, t, ch->meta.partitions, true);
     } else if (ch->c->kind == KB_ALTER_TOPIC_CONFIG) {
-        set_configs(s, t, ch->meta.configs_json);
+        rc = set_configs(s, t, ch->meta.configs_json);
+    }
+    return rc;
+}
+
+/* The volume has the change: without memory it waits, together with those behind it, and is not
+ * refused, for the next start would find it. */
+static void apply(struct change *ch)
+{
+    struct kb_self *s = ch->self;
+    int rc = change_topic(ch);
+    if (rc == -ENOMEM) {
+        s->late = ch;
+        kb_self_soon(s);
+        return;
+    }
+    if (rc) {
+        refuse(ch, KAFKA_INVALID_PARTITIONS, "The limit of topics or partitions is reached.");
+        return;
     }
     s->touched |= 1U << kp_shard_of(&ch->topic_id);
     kb_self_soon(s);
     settle(ch, KAFKA_NONE, "", s->order.generation + 1); /* which the turn asked for publishes */
+}
+
+bool kb_self_apply_late(struct kb_self *s)
+{
+    struct change *ch = s->late;
+    s->late = NULL;
+    if (ch) {
+        apply(ch);
+    }
+    return !s->late;
 }
 
 static void on_written(struct rt_msg *msg)
@@ -103,12 +138,16 @@ static void write_work(struct rt_work *w)
 
 /* ---- checks ---- */
 
-/* The overrides after the change, as text: the present ones, set and removed as asked. */
+/* The overrides after the change, as text: the present ones, set and removed as asked. NULL: no
+ * memory. */
 static char *merged_configs(const struct kb_self_topic *t, const struct kb_admin_change *c)
 {
     int32_t have = t ? t->n_configs : 0;
-    struct ki_config *list = kc_zalloc((size_t)(have + c->n_configs + 1) * sizeof(*list));
+    struct ki_config *list = kc_try_zalloc((size_t)have + (size_t)c->n_configs + 1, sizeof(*list));
     int32_t n = 0;
+    if (!list) {
+        return NULL;
+    }
     for (int32_t i = 0; i < have; i++) {
         bool replaced = false;
         for (int32_t j = 0; j < c->n_configs; j++) {
@@ -183,6 +222,10 @@ static void begin(struct change *ch)
     size_t len = strnlen(t ? t->name : c->topic, KP_NAME_MAX);
     memcpy(ch->meta.name, t ? t->name : c->topic, len);
     ch->meta.configs_json = merged_configs(t, c);
+    if (!ch->meta.configs_json) {
+        refuse(ch, KAFKA_KAFKA_STORAGE_ERROR, "There is no memory for the change.");
+        return;
+    }
     ch->work.fn = write_work;
     rt_pool_post(s->o.pool, &ch->work);
 }
@@ -213,7 +256,7 @@ static void on_submitted(struct rt_msg *msg)
 void kb_self_make_internal(struct kb_self *s, const char *name)
 {
     static struct kb_admin_config compact = {"cleanup.policy", "compact"};
-    if (kb_self_topic_named(s, name)) {
+    if (s->making || kb_self_topic_named(s, name)) {
         return;
     }
     struct internal {
@@ -228,6 +271,7 @@ void kb_self_make_internal(struct kb_self *s, const char *name)
                                      .n_configs = 1,
                                      .configs = &compact,
                                      .internal = true};
+    s->making = true;
     in->ch.self = s;
     in->ch.c = &in->c; /* freed with the change, whose address it shares */
     enqueue(s, &in->ch);

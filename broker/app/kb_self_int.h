@@ -46,6 +46,8 @@ struct kb_self_topic {
     struct kb_self_part **parts;
 };
 
+struct change;
+
 enum kb_self_mode { KB_SELF_RUN, KB_SELF_REJOIN, KB_SELF_LEAVE };
 
 struct kb_self {
@@ -60,10 +62,14 @@ struct kb_self {
     int32_t n_opening, n_held; /* takeovers under way; partitions that are not idle */
     bool report_full; /* the next status carries everything */
     bool published;
+    bool unpublished; /* there was no memory for an image: the next turn builds it */
     bool registering;
     int64_t rejoin_ms, rejoin_wait_ms;
     struct kc_list changes; /* admin changes that wait for their turn */
     bool changing;
+    struct change
+        *late; /* on the volume, not yet here, for there was no memory; the turn tries again */
+    bool making; /* the change that makes an internal topic is under way */
     bool reconfigure; /* open logs are told their configs with the next turn */
     uint32_t touched; /* shards to publish whatever the controller says */
     _Atomic bool serving;
@@ -78,15 +84,17 @@ struct kb_self {
 void kb_self_soon(struct kb_self *s);
 struct kb_self_topic *kb_self_topic_find(struct kb_self *s, const struct kc_uuid *id);
 struct kb_self_topic *kb_self_topic_named(struct kb_self *s, const char *name);
-/* Takes the texts of configs. parts start idle. */
-struct kb_self_topic *kb_self_topic_add(struct kb_self *s, const struct ks_topic_meta *meta,
-                                        bool fresh);
+/* Partitions start idle. Returns 0, -ENOMEM, -EEXIST or the controller's refusal; then there is no
+ * such topic here. */
+int kb_self_topic_add(struct kb_self *s, const struct ks_topic_meta *meta, bool fresh,
+                      struct kb_self_topic **ret);
 void kb_self_topic_drop(struct kb_self *s, struct kb_self_topic *t);
-/* More partitions, to n. Returns 0 or the controller's refusal. */
+/* More partitions, to n. Returns 0, the controller's refusal, or -ENOMEM: it may be called again. */
 int kb_self_topic_grow(struct kb_self *s, struct kb_self_topic *t, int32_t n, bool fresh);
 void kb_self_topic_free(struct kb_self_topic *t);
-/* {"name": "value"} to a sorted list of owned texts and back. */
-int32_t kb_self_configs_parse(const char *json, struct ki_config **ret);
+/* {"name": "value"} to a sorted list of owned texts and back: all of them, or -ENOMEM and NULL. A topic
+ * without the retention it was given would lose records. */
+int kb_self_configs_parse(const char *json, struct ki_config **ret, int32_t *ret_n);
 char *kb_self_configs_print(const struct ki_config *configs, int32_t n); /* kc_free */
 void kb_self_configs_free(struct ki_config *configs, int32_t n);
 
@@ -97,6 +105,8 @@ void kb_self_reconcile(struct kb_self *s, int64_t now_ms);
 void kb_self_configure_all(struct kb_self *s); /* tells open logs the configs of the image */
 int64_t kb_self_next_retry(const struct kb_self *s);
 void kb_self_release(struct kb_self_part *p, bool seal);
+/* kb_self_admin.c: applies a change that was late. False: still no memory. */
+bool kb_self_apply_late(struct kb_self *s);
 /* kb_self_admin.c: an internal topic of KP_SLOTS partitions, unless the volume has it. */
 void kb_self_make_internal(struct kb_self *s, const char *name);
 /* kb_self_admin.c: directories of tombstones whose partitions are all let go. */

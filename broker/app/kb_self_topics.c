@@ -61,46 +61,74 @@ int kb_self_topic_grow(struct kb_self *s, struct kb_self_topic *t, int32_t n, bo
     if (rc) {
         return rc;
     }
-    t->parts = kc_realloc(t->parts, (size_t)KC_MAX(n, 1) * sizeof(*t->parts));
-    for (int32_t i = t->n_parts; i < n; i++) {
-        t->parts[i] = kc_zalloc(sizeof(*t->parts[i]));
-        *t->parts[i] =
-            (struct kb_self_part){.self = s, .topic = t, .partition = i, .may_create = fresh};
+    struct kb_self_part **parts =
+        kc_try_realloc(t->parts, (size_t)KC_MAX(n, t->n_parts) * sizeof(struct kb_self_part *));
+    if (!parts) {
+        return -ENOMEM;
     }
-    t->n_parts = KC_MAX(t->n_parts, n);
+    t->parts = parts;
+    for (; t->n_parts < n; t->n_parts++) { /* what is made stays: a later attempt goes on there */
+        struct kb_self_part *p = kc_try_zalloc(1, sizeof(*p));
+        if (!p) {
+            return -ENOMEM;
+        }
+        *p = (struct kb_self_part){
+            .self = s, .topic = t, .partition = t->n_parts, .may_create = fresh};
+        t->parts[t->n_parts] = p;
+    }
     s->touched |= 1U << kp_shard_of(&t->id);
     return 0;
 }
 
-struct kb_self_topic *kb_self_topic_add(struct kb_self *s, const struct ks_topic_meta *meta,
-                                        bool fresh)
+static int make_topic(struct kb_self *s, const struct ks_topic_meta *meta, bool fresh,
+                      struct kb_self_topic **ret)
 {
-    bool found;
-    int32_t at = place_of(s, &meta->id, &found);
-    if (found) {
-        return NULL;
+    struct kb_self_topic *t = kc_try_zalloc(1, sizeof(*t));
+    if (!t) {
+        return -ENOMEM;
     }
-    struct kb_self_topic *t = kc_zalloc(sizeof(*t));
     t->id = meta->id;
     memcpy(t->name, meta->name, sizeof(t->name));
     t->internal = meta->internal;
     t->replication_factor = 1;
-    t->n_configs = kb_self_configs_parse(meta->configs_json, &t->configs);
-    int rc = kb_self_topic_grow(s, t, meta->partitions, fresh);
+    int rc = kb_self_configs_parse(meta->configs_json, &t->configs, &t->n_configs);
+    rc = rc ? rc : kb_self_topic_grow(s, t, meta->partitions, fresh);
     if (rc) {
-        kc_log(KC_ERROR, "self", "event=topic_refused topic=%s error=\"%s\"", t->name,
-               kc_strerror(rc));
-        kb_self_topic_free(t);
-        return NULL;
+        kb_self_topic_free(t); /* the controller may know it: a later attempt finds that */
+        return rc;
+    }
+    *ret = t;
+    return 0;
+}
+
+int kb_self_topic_add(struct kb_self *s, const struct ks_topic_meta *meta, bool fresh,
+                      struct kb_self_topic **ret)
+{
+    bool found;
+    int32_t at = place_of(s, &meta->id, &found);
+    if (found) {
+        return -EEXIST;
     }
     if (s->n_topics == s->room) {
-        s->room = s->room ? 2 * s->room : 16;
-        s->topics = kc_realloc(s->topics, (size_t)s->room * sizeof(*s->topics));
+        int32_t room = s->room ? 2 * s->room : 16;
+        struct kb_self_topic **topics =
+            kc_try_realloc(s->topics, (size_t)room * sizeof(struct kb_self_topic *));
+        if (!topics) {
+            return -ENOMEM;
+        }
+        s->topics = topics;
+        s->room = room;
+    }
+    int rc = make_topic(s, meta, fresh, ret);
+    if (rc) {
+        kc_log(KC_ERROR, "self", "event=topic_refused topic=%s error=\"%s\"", meta->name,
+               kc_strerror(rc));
+        return rc;
     }
     memmove(s->topics + at + 1, s->topics + at, (size_t)(s->n_topics - at) * sizeof(*s->topics));
-    s->topics[at] = t;
+    s->topics[at] = *ret;
     s->n_topics++;
-    return t;
+    return 0;
 }
 
 void kb_self_topic_drop(struct kb_self *s, struct kb_self_topic *t)
@@ -132,34 +160,50 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct ki_config *)a)->name, ((const struct ki_config *)b)->name);
 }
 
-int32_t kb_self_configs_parse(const char *json, struct ki_config **ret)
+static char *copy_text(const char *text)
 {
-    json_t *doc = json ? json_loads(json, 0, NULL) : NULL;
+    size_t room = strlen(text) + 1;
+    char *copy = kc_try_alloc(room);
+    return copy ? memcpy(copy, text, room) : NULL;
+}
+
+int kb_self_configs_parse(const char *json, struct ki_config **ret, int32_t *ret_n)
+{
+    json_t *doc = json_loads(json ? json : "{}", 0, NULL);
     size_t room = json_object_size(doc);
-    struct ki_config *list = kc_zalloc((room + 1) * sizeof(*list));
+    struct ki_config *list = kc_try_zalloc(room + 1, sizeof(*list));
+    bool ok = doc && list;
     int32_t n = 0;
     const char *key;
     json_t *v;
     json_object_foreach(doc, key, v)
     {
-        if (json_is_string(v)) {
-            list[n++] = (struct ki_config){kc_strdup(key), kc_strdup(json_string_value(v))};
+        if (ok && json_is_string(v)) {
+            list[n] = (struct ki_config){copy_text(key), copy_text(json_string_value(v))};
+            ok = list[n].name && list[n].value;
+            n++;
         }
     }
-    qsort(list, (size_t)n, sizeof(*list), by_name);
     json_decref(doc);
+    if (!ok) {
+        kb_self_configs_free(list, n);
+        return -ENOMEM; /* the volume gives no other text than an object */
+    }
+    qsort(list, (size_t)n, sizeof(*list), by_name);
     *ret = list;
-    return n;
+    *ret_n = n;
+    return 0;
 }
 
 char *kb_self_configs_print(const struct ki_config *configs, int32_t n)
 {
     json_t *doc = json_object();
-    for (int32_t i = 0; i < n; i++) {
-        json_object_set_new(doc, configs[i].name, json_string(configs[i].value));
+    bool ok = doc != NULL;
+    for (int32_t i = 0; ok && i < n; i++) {
+        ok = json_object_set_new(doc, configs[i].name, json_string(configs[i].value)) == 0;
     }
-    char *text = kc_json_canonical(doc);
-    char *copy = kc_strdup(text ? text : "{}");
+    char *text = ok ? kc_json_canonical(doc) : NULL;
+    char *copy = text ? copy_text(text) : NULL;
     free(text);
     json_decref(doc);
     return copy;

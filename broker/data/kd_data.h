@@ -48,11 +48,11 @@ void kd_configure(struct kd_data *d, const struct kc_uuid *topic_id, int32_t par
 struct kd_part *kd_find(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
 struct ks_log *kd_part_log(struct kd_part *p);
 
-/* Where kd_release sent the leadership of a partition that is no longer here; KP_NO_BROKER if it did
- * not say. On the owner's loop. */
-int32_t kd_hint(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
-
 /* ---- what every data loop knows; on any data loop ---- */
+
+/* Where kd_release sent the leadership of a partition that is no longer here; KP_NO_BROKER if it did
+ * not say. May lag by a message elsewhere than on the owner's loop. */
+int32_t kd_hint(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition);
 
 /* The leader epoch of a partition that is open on this broker, whichever loop owns it; -1 if it is
  * not. May lag an installation or release by a message. */

@@ -27,7 +27,7 @@ struct kd_loop {
     struct kc_map parts; /* key -> kd_part, owned by this loop */
     struct kc_map known; /* key -> epoch + 1 as a number: open partitions of all loops */
     struct kc_map awaited; /* key -> head of a list of kd_arrival */
-    struct kc_map hints; /* key -> broker + 1: where released partitions went */
+    struct kc_map hints; /* key -> broker + 1: where released partitions of all loops went */
     struct rt_msg begin;
 };
 

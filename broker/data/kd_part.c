@@ -16,34 +16,39 @@ struct news {
     struct kd_loop *loop;
     uint8_t key[KD_KEY];
     int32_t epoch; /* -1 = closed */
+    int32_t hint; /* of a closed one: where it went */
 };
 
-static void learn(struct kd_loop *l, const uint8_t key[KD_KEY], int32_t epoch)
+static void learn(struct kd_loop *l, const uint8_t key[KD_KEY], int32_t epoch, int32_t hint)
 {
-    if (epoch < 0) {
-        kc_map_del(&l->known, key, KD_KEY);
-    } else {
+    if (epoch >= 0) {
         kc_map_put(&l->known, key, KD_KEY, (void *)((intptr_t)epoch + 1));
+        kc_map_del(&l->hints, key, KD_KEY);
+        return;
+    }
+    kc_map_del(&l->known, key, KD_KEY);
+    if (hint != KP_NO_BROKER && l->hints.len < KD_HINTS_MAX) {
+        kc_map_put(&l->hints, key, KD_KEY, (void *)((intptr_t)hint + 1));
     }
 }
 
 static void on_news(struct rt_msg *msg)
 {
     struct news *n = KC_CONTAINER_OF(msg, struct news, msg);
-    learn(n->loop, n->key, n->epoch);
+    learn(n->loop, n->key, n->epoch, n->hint);
     kc_free(n);
 }
 
-static void tell_all(struct kd_loop *me, const uint8_t key[KD_KEY], int32_t epoch)
+static void tell_all(struct kd_loop *me, const uint8_t key[KD_KEY], int32_t epoch, int32_t hint)
 {
     struct kd_data *d = me->data;
-    learn(me, key, epoch);
+    learn(me, key, epoch, hint);
     for (int32_t i = 0; i < d->n_loops; i++) {
         if (&d->loops[i] == me) {
             continue;
         }
         struct news *n = kc_alloc(sizeof(*n));
-        *n = (struct news){.msg.fn = on_news, .loop = &d->loops[i], .epoch = epoch};
+        *n = (struct news){.msg.fn = on_news, .loop = &d->loops[i], .epoch = epoch, .hint = hint};
         memcpy(n->key, key, KD_KEY);
         rt_post(&d->loops[i].rt, &n->msg);
     }
@@ -98,15 +103,18 @@ static void wake(struct kd_part *p, bool gone)
 
 /* ---- leaving ---- */
 
-static void leave(struct kd_part *p)
+/* Waiters are answered with the hint in place. */
+static void leave(struct kd_part *p, int32_t hint)
 {
+    if (!p->gone || hint != KP_NO_BROKER) {
+        tell_all(p->loop, p->key, -1, hint);
+    }
     if (p->gone) {
         return;
     }
     p->gone = true;
     struct kd_data *d = p->loop->data;
     atomic_fetch_sub(&d->n_open, 1);
-    tell_all(p->loop, p->key, -1);
     if (p->slot_kind != KP_NOT_SLOTS && d->hooks.closing) {
         d->hooks.closing(d->hooks.ctx, p->slot_kind, p->partition);
     }
@@ -122,7 +130,7 @@ static void check_epoch(struct kd_part *p, struct ks_log *log)
         return;
     }
     p->epoch = epoch;
-    tell_all(p->loop, p->key, epoch);
+    tell_all(p->loop, p->key, epoch, KP_NO_BROKER);
     if (d->grew) {
         d->grew(d->grew_ctx, ks_log_topic(log), p->partition, epoch);
     }
@@ -135,7 +143,7 @@ static void on_log_event(void *ctx, struct ks_log *log, bool gone)
     if (gone) {
         struct kc_uuid topic_id = *ks_log_topic(log);
         int32_t partition = p->partition;
-        leave(p);
+        leave(p, KP_NO_BROKER);
         if (d->stopped) {
             d->stopped(d->stopped_ctx, &topic_id, partition);
         }
@@ -224,10 +232,9 @@ static void on_install(struct rt_msg *msg)
     kd_key(p->key, ks_log_topic(in->log), p->partition);
     struct kd_part *old = kc_map_put(&in->owner->parts, p->key, KD_KEY, p);
     KC_ASSERT(!old); /* the control loop releases before it installs again */
-    kc_map_del(&in->owner->hints, p->key, KD_KEY);
     atomic_fetch_add(&d->n_open, 1);
     p->epoch = ks_log_epoch(p->log);
-    tell_all(in->owner, p->key, p->epoch);
+    tell_all(in->owner, p->key, p->epoch, KP_NO_BROKER);
     ks_log_watch(p->log, on_log_event, p);
     if (p->slot_kind != KP_NOT_SLOTS && d->hooks.opened) {
         d->hooks.opened(d->hooks.ctx, p->slot_kind, p->partition, p);
@@ -292,11 +299,8 @@ static void on_release(struct rt_msg *msg)
         release_answer(r, KC_E_NOT_FOUND);
         return;
     }
-    if (r->new_leader != KP_NO_BROKER && l->hints.len < KD_HINTS_MAX) {
-        kc_map_put(&l->hints, r->key, KD_KEY, (void *)((intptr_t)r->new_leader + 1));
-    }
     struct ks_log *log = p->log;
-    leave(p); /* waiters are answered with the hint in place */
+    leave(p, r->new_leader);
     kc_map_del(&l->parts, r->key, KD_KEY);
     ks_log_watch(log, NULL, NULL);
     kc_free(p);

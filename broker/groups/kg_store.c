@@ -171,7 +171,7 @@ int kg_batch_take(struct kg_batch *b, struct kc_buf **ret)
         return b->error;
     }
     if (!kc_dyn_ok(&b->done)) {
-        return KC_E_TOO_LARGE;
+        return b->done.over ? KC_E_TOO_LARGE : -ENOMEM;
     }
     if (b->done.len == 0) {
         return KC_E_MALFORMED;
@@ -187,13 +187,21 @@ int kg_batch_take(struct kg_batch *b, struct kc_buf **ret)
 
 /* ---- reading ---- */
 
+/* A record that does not decode is counted and passed over. One that only finds no memory is not: the
+ * load fails and is tried again, for what it says was acked. */
+static bool passed_over(int rc, bool *ret_unreadable)
+{
+    *ret_unreadable = rc != -ENOMEM;
+    return *ret_unreadable;
+}
+
 static bool read_offset(const struct kg_reader *r, struct kw_cursor *key, int16_t key_version,
                         struct kc_bytes value, struct kc_arena *arena, bool *ret_unreadable)
 {
     struct kw_offset_commit_key k;
-    if (kw_offset_commit_key_decode(key, key_version, arena, &k) != 0) {
-        *ret_unreadable = true;
-        return true;
+    int key_rc = kw_offset_commit_key_decode(key, key_version, arena, &k);
+    if (key_rc) {
+        return passed_over(key_rc, ret_unreadable);
     }
     if (!value.ptr) {
         return r->offset(r->ctx, k.group, k.topic, k.partition, NULL);
@@ -202,9 +210,9 @@ static bool read_offset(const struct kg_reader *r, struct kw_cursor *key, int16_
     struct kw_offset_commit_value v;
     kw_cursor_init(&c, value.ptr, (size_t)value.len);
     int16_t version = kw_cursor_i16(&c);
-    if (kw_offset_commit_value_decode(&c, version, arena, &v) != 0) {
-        *ret_unreadable = true;
-        return true;
+    int value_rc = kw_offset_commit_value_decode(&c, version, arena, &v);
+    if (value_rc) {
+        return passed_over(value_rc, ret_unreadable);
     }
     struct kg_offset_value out = {v.offset,           v.leader_epoch,     v.metadata,
                                   v.commit_timestamp, v.expire_timestamp, v.topic_id};
@@ -215,9 +223,9 @@ static bool read_group(const struct kg_reader *r, struct kw_cursor *key, struct 
                        struct kc_arena *arena, bool *ret_unreadable)
 {
     struct kw_group_metadata_key k;
-    if (kw_group_metadata_key_decode(key, KEY_GROUP, arena, &k) != 0) {
-        *ret_unreadable = true;
-        return true;
+    int key_rc = kw_group_metadata_key_decode(key, KEY_GROUP, arena, &k);
+    if (key_rc) {
+        return passed_over(key_rc, ret_unreadable);
     }
     if (!value.ptr) {
         return r->group(r->ctx, k.group, NULL);
@@ -226,9 +234,9 @@ static bool read_group(const struct kg_reader *r, struct kw_cursor *key, struct 
     struct kw_group_metadata_value v;
     kw_cursor_init(&c, value.ptr, (size_t)value.len);
     int16_t version = kw_cursor_i16(&c);
-    if (kw_group_metadata_value_decode(&c, version, arena, &v) != 0) {
-        *ret_unreadable = true;
-        return true;
+    int value_rc = kw_group_metadata_value_decode(&c, version, arena, &v);
+    if (value_rc) {
+        return passed_over(value_rc, ret_unreadable);
     }
     return r->group(r->ctx, k.group, &v);
 }
@@ -286,7 +294,8 @@ int kg_records_read(const void *data, size_t len, const struct kg_reader *r,
                     struct kg_read_stats *stats)
 {
     struct kc_arena arena;
-    kc_arena_init(&arena, 16 * 1024, KG_BATCHES_BYTES_MAX);
+    /* Decoded, a member takes less than eight times its least bytes: the cap refuses no record. */
+    kc_arena_init(&arena, 16 * 1024, (size_t)8 * KG_BATCHES_BYTES_MAX);
     const uint8_t *at = data;
     int rc = 0;
     while (rc == 0 && len > 0) {

@@ -182,13 +182,18 @@ static void on_arrival(struct kd_arrival *a)
     item->fan->run(item);
 }
 
-/* The image gives the partition to this broker, or moves it here. */
+/* The image moves the partition here, or gives it to this broker. The latter may be older than a
+ * release, which a hint tells of; a move to here is not, unless the image lags by a whole move. */
 static bool on_its_way(const struct kb_item *item)
 {
     const struct kb_req *req = item->fan->req;
     const struct kp_part *p = ki_part(req->image, &item->topic_id, item->partition);
     int32_t self = req->app->self_id;
-    return p && !p->offline && (p->assigned == self || (p->move.id && p->move.to == self));
+    if (!p || p->offline) {
+        return false;
+    }
+    bool moved = p->move.id && p->move.to == self;
+    return moved || (p->assigned == self && item->hint == KP_NO_BROKER);
 }
 
 struct kd_part *kb_item_part(struct kb_item *item)
@@ -200,7 +205,7 @@ struct kd_part *kb_item_part(struct kb_item *item)
         return p;
     }
     item->hint = kd_hint(d, &item->topic_id, item->partition);
-    if (!item->awaited && item->hint == KP_NO_BROKER && on_its_way(item)) {
+    if (!item->awaited && on_its_way(item)) {
         item->awaited = true;
         item->arrival.fn = on_arrival;
         kd_await(d, &item->topic_id, item->partition, &item->arrival, kc_mono_ms() + PARK_MS);

@@ -97,7 +97,7 @@ static bool note_aborted(struct part *p, const struct ks_log *log, int64_t limit
         }
     }
     kc_free(all);
-    return p->aborted != NULL;
+    return p->aborted && p->n_aborted == n; /* an incomplete list would deliver aborted records */
 }
 
 /* Of those, the ones that began in what was read or before it. */
@@ -119,7 +119,10 @@ static void on_read(void *ctx, const struct ks_read_result *r)
     p->item.error = r->error;
     keep_aborted(p, r->n_slices > 0 ? r->next_offset : p->in->fetch_offset);
     if (!r->error && r->n_slices > 0) {
-        p->slices = kc_alloc((size_t)r->n_slices * sizeof(*p->slices));
+        p->slices = kc_try_zalloc((size_t)r->n_slices, sizeof(*p->slices));
+        p->item.error = p->slices ? KAFKA_NONE : KAFKA_KAFKA_STORAGE_ERROR;
+    }
+    if (p->slices) {
         memcpy(p->slices, r->slices, (size_t)r->n_slices * sizeof(*p->slices));
         p->n_slices = r->n_slices;
         for (int32_t i = 0; i < r->n_slices; i++) {

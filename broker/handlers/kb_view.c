@@ -91,8 +91,16 @@ void kb_leader(const struct kb_req *req, const struct ki_topic *t, int32_t p, st
         *ret = (struct kb_leader){0, req->app->self_id, epoch};
         return;
     }
-    const struct kp_row *row = ki_row(req->image, part->led);
     struct kb_node node;
+    if (part->led == req->app->self_id) {
+        /* Released a moment ago, and not yet in the image: the next claim counts one up. */
+        int32_t hint = kd_hint(req->app->data, &t->id, p);
+        if (hint != KP_NO_BROKER && kb_node(req, hint, &node)) {
+            *ret = (struct kb_leader){0, hint, part->led_epoch + 1};
+            return;
+        }
+    }
+    const struct kp_row *row = ki_row(req->image, part->led);
     bool led = part->led != KP_NO_BROKER && part->led != req->app->self_id && row &&
                kc_uuid_eq(&row->incarnation, &part->led_incarnation);
     if (led && kb_node(req, part->led, &node)) {

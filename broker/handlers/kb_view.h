@@ -29,8 +29,9 @@ struct kb_leader {
     int32_t id; /* -1 with an error */
     int32_t epoch; /* -1 = never led */
 };
-/* The leader of a partition: this broker if it has it open, else the broker that reported it led, if
- * that life of it is visible (W7). p < t->n_parts. */
+/* The leader of a partition: this broker if it has it open; else, while the image does not know yet that
+ * it was released, the broker it went to; else the broker that reported it led, if that life of it is
+ * visible (W7). p < t->n_parts. */
 void kb_leader(const struct kb_req *req, const struct ki_topic *t, int32_t p,
                struct kb_leader *ret);
 

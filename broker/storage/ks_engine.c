@@ -214,7 +214,7 @@ void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed)
 
 /* ---- open and close ---- */
 
-static int read_cluster_id(struct ks_fs *fs, char out[KC_UUID_B64_LEN + 1], struct kc_err *err)
+int ks_cluster_id_read(struct ks_fs *fs, char out[KC_UUID_B64_LEN + 1], struct kc_err *err)
 {
     char text[1024];
     ssize_t n = ks_vol_read(fs, "cluster.json", text, sizeof(text));
@@ -234,7 +234,7 @@ static int read_cluster_id(struct ks_fs *fs, char out[KC_UUID_B64_LEN + 1], stru
 static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct kc_err *err)
 {
     char mine[KC_UUID_B64_LEN + 1], there[KC_UUID_B64_LEN + 1], text[160];
-    int rc = read_cluster_id(fs, there, err);
+    int rc = ks_cluster_id_read(fs, there, err);
     if (rc == -ENOENT) {
         struct kc_uuid random = kc_uuid_random();
         kc_uuid_to_b64(&random, mine);
@@ -245,7 +245,7 @@ static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct k
             return kc_fail(err, rc, "cluster.json: %s", kc_strerror(rc));
         }
         rc = ks_fs_syncdir(fs, ".");
-        rc = rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : read_cluster_id(fs, there, err);
+        rc = rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : ks_cluster_id_read(fs, there, err);
     }
     if (!rc && *id && strcmp(id, there) != 0) {
         rc = kc_fail(err, KC_E_FOREIGN, "the volume belongs to cluster %s, not to %s", there, id);

@@ -255,7 +255,7 @@ struct ks_delete {
 void ks_log_delete_records(struct ks_log *log, struct ks_delete *d);
 
 /* Aborted transactions that overlap [from, to), in the order of their markers: what a read_committed
- * consumer leaves out. Copies up to cap, returns how many there are. [owner] */
+ * consumer leaves out. Copies up to cap, returns how many there are, or -1 without memory. [owner] */
 struct ks_aborted {
     int64_t producer_id, first_offset;
 };

@@ -1,4 +1,4 @@
-#include "storage/ks_fsck.h"
+#include "storage/ks_fsck_int.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,6 +53,14 @@ static int count_batch(void *arg, const struct ks_batch *b, uint64_t pos)
     return 0;
 }
 
+static void leftover(struct fsck *f, const char *name, const char *why)
+{
+    f->r->leftovers++;
+    if (f->opts->verbose) {
+        say(f, false, "%s: left over, %s", name, why);
+    }
+}
+
 static void check_file(struct fsck *f, const struct ks_chain_file *cf)
 {
     char path[KS_PATH_MAX], name[KS_FILE_NAME_LEN];
@@ -62,7 +70,7 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
     if (cf->dropped || fd < 0) {
         if (fd >= 0) {
             ks_fs_close(&f->fs, fd);
-            f->r->leftovers++;
+            leftover(f, name, "a record dropped it");
         } else if (!cf->dropped && cf->end > cf->base) {
             say(f, true, "%s: %s (offsets %" PRId64 " to %" PRId64 ")", name, kc_strerror(fd),
                 cf->base, cf->end - 1);
@@ -95,8 +103,11 @@ static void check_file(struct fsck *f, const struct ks_chain_file *cf)
         say(f, false, "%s: epoch %d, offsets %" PRId64 " to %" PRId64 ", %" PRIu64 " bytes", name,
             cf->epoch, cf->base, cf->end - 1, cf->len);
     }
-    uint64_t known = cf->len + cf->rescued;
-    f->r->zombie_bytes += st.size > known ? st.size - known : 0;
+    uint64_t known = cf->len + cf->rescued, late = st.size > known ? st.size - known : 0;
+    f->r->zombie_bytes += late;
+    if (late && f->opts->verbose) {
+        say(f, false, "%s: %" PRIu64 " bytes beyond the seal, never served", name, late);
+    }
 }
 
 /* The seal that a claimant would append, without the copy: that one's file does not exist. */
@@ -204,8 +215,8 @@ static bool on_file(void *arg, const char *name)
     struct ks_file_id of;
     if (ks_hint_name_parse(name, &of)) {
         check_hint(f, name);
-    } else if (strncmp(name, "ctl.", 4) != 0 && !named(&f->chain, name)) {
-        f->r->leftovers++;
+    } else if (ks_file_parse(name, &of) && !named(&f->chain, name)) {
+        leftover(f, name, "no record names it");
     }
     return true;
 }
@@ -343,6 +354,10 @@ int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct k
     ks_fs_init(&f->fs, fs->ops, fs->ctx);
     int rc = ks_fs_list(&f->fs, "inc", on_broker, f);
     rc = rc ? rc : ks_fs_list(&f->fs, "topics", on_topic, f);
+    if (!rc) {
+        ks_fsck_names(&(struct ks_fsck_names){
+            .fs = &f->fs, .out = opts->out, .verbose = opts->verbose, .r = ret});
+    }
     kc_free(f);
     if (rc) {
         return kc_fail(err, rc, "%s is no volume of kaas: %s", opts->dir, kc_strerror(rc));
@@ -351,10 +366,12 @@ int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct k
             "%" PRIu64 " topics, %" PRIu64 " partitions, %" PRIu64 " epochs (%" PRIu64
             " open), %" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " bytes; %" PRIu64
             " bytes beyond seals, %" PRIu64 " left-over files; %" PRIu64 " hints (%" PRIu64
-            " unusable); claim files: %" PRIu64 " live, %" PRIu64 " fenced; %" PRIu64 " errors\n",
+            " unusable); claim files: %" PRIu64 " live, %" PRIu64 " fenced; %" PRIu64
+            " tombstones; names: %" PRIu64 " temporary, %" PRIu64 " strange, %" PRIu64
+            " not served; %" PRIu64 " errors\n",
             ret->topics, ret->partitions, ret->epochs, ret->open_epochs, ret->files, ret->batches,
             ret->bytes, ret->zombie_bytes, ret->leftovers, ret->hints, ret->bad_hints, ret->live,
-            ret->fenced, ret->errors);
+            ret->fenced, ret->tombstones, ret->temporary, ret->strange, ret->unlisted, ret->errors);
     return ret->errors ? kc_fail(err, KC_E_CORRUPT, "%" PRIu64 " errors", ret->errors) : 0;
 }
 

@@ -3,7 +3,8 @@
  * Reads only. Checks every chain (contiguous, every record's checksum, the rules of each record),
  * every batch under a seal (magic, epoch, offset continuity, CRC, lengths), and shows open epochs as
  * the next claimant would find them. Late bytes beyond a seal and left-over files are counted; they
- * are no errors (storage.md). */
+ * are no errors (storage.md). Every name on the volume is looked at: what no broker makes, what a crash
+ * left unfinished, and what is there but would not be served are told, too. */
 #ifndef KS_FSCK_H
 #define KS_FSCK_H
 
@@ -24,7 +25,11 @@ struct ks_fsck_result {
     uint64_t open_epochs; /* a takeover would fence and seal them */
     uint64_t zombie_bytes; /* beyond seals */
     uint64_t hints, bad_hints; /* checkpoints; those that do not verify are ignored by everybody */
-    uint64_t leftovers; /* files no record names */
+    uint64_t leftovers; /* data files that no record names, or not any more */
+    uint64_t temporary; /* names of something unfinished */
+    uint64_t strange; /* names that no broker makes */
+    uint64_t unlisted; /* topics without meta, partitions beyond what it says */
+    uint64_t tombstones; /* of topics, gone or not */
     uint64_t live, fenced; /* claim files */
     uint64_t errors;
 };

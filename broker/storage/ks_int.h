@@ -356,6 +356,12 @@ void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
 /* Counts what a takeover read. */
 void ks_engine_note_open(struct ks_engine *e, uint64_t bytes);
 
+/* Which cluster the volume is of. -ENOENT: of none yet; KC_E_CORRUPT. Blocking. */
+int ks_cluster_id_read(struct ks_fs *fs, char out[KC_UUID_B64_LEN + 1], struct kc_err *err);
+
+/* ks_topics.c: topics/<id>/meta; configs_json is the caller's. -ENOENT, KC_E_CORRUPT. Blocking. */
+int ks_topic_meta_read(struct ks_fs *fs, const struct kc_uuid *id, struct ks_topic_meta *ret);
+
 /* ks_graves.c */
 int ks_ids_list(struct ks_fs *fs, const char *dir, struct ks_ids *ret, struct kc_err *err);
 void ks_ids_fini(struct ks_ids *ids);

@@ -252,7 +252,10 @@ int32_t ks_log_aborted(const struct ks_log *log, int64_t from, int64_t to, struc
     struct ks_abort some[64];
     const struct ks_aborts *a = &log->st.aborts;
     uint32_t want = (uint32_t)KC_MAX(cap, 0);
-    struct ks_abort *v = want <= KC_ARRAY_LEN(some) ? some : kc_alloc(want * sizeof(*v));
+    struct ks_abort *v = want <= KC_ARRAY_LEN(some) ? some : kc_try_zalloc(want, sizeof(*v));
+    if (!v) {
+        return -1;
+    }
     uint32_t n = ks_aborts_find(a, from, to, v, want);
     for (uint32_t i = 0; i < KC_MIN(n, want); i++) {
         ret[i] = (struct ks_aborted){.producer_id = v[i].producer_id, .first_offset = v[i].first};

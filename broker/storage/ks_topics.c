@@ -46,7 +46,7 @@ static int parse_meta(const char *text, size_t len, struct ks_topic_meta *ret)
     return rc;
 }
 
-static int read_meta(struct ks_fs *fs, const struct kc_uuid *id, struct ks_topic_meta *ret)
+int ks_topic_meta_read(struct ks_fs *fs, const struct kc_uuid *id, struct ks_topic_meta *ret)
 {
     char path[KS_PATH_MAX];
     ks_path_topic(path, id, "meta");
@@ -208,7 +208,7 @@ int ks_topic_write(struct ks_engine *e, const struct ks_topic_meta *meta, struct
     if (rc) {
         return rc;
     }
-    rc = read_meta(&e->fs, &meta->id, &old);
+    rc = ks_topic_meta_read(&e->fs, &meta->id, &old);
     kc_free(old.configs_json);
     if (rc && rc != -ENOENT && rc != KC_E_CORRUPT) { /* what cannot be compared is not replaced */
         return kc_fail(err, rc, "%s/meta: %s", dir, kc_strerror(rc));
@@ -274,7 +274,7 @@ int ks_inventory_read(struct ks_engine *e, struct ks_inventory **ret, struct kc_
         if (ks_ids_have(&deleted, &there.v[i])) {
             continue;
         }
-        rc = read_meta(&e->fs, &there.v[i], &inv->topics[inv->n]);
+        rc = ks_topic_meta_read(&e->fs, &there.v[i], &inv->topics[inv->n]);
         if (rc == 0) {
             inv->n++;
         } else if (rc == -ENOENT) {

@@ -20,12 +20,13 @@ void kc_dyn_fini(struct kc_dyn *d)
 void kc_dyn_reset(struct kc_dyn *d)
 {
     d->len = 0;
-    d->failed = false;
+    d->failed = d->over = false;
 }
 
 uint8_t *kc_dyn_extend(struct kc_dyn *d, size_t n)
 {
     if (d->failed || n > d->max || d->len > d->max - n) {
+        d->over = d->over || !d->failed;
         d->failed = true;
         return NULL;
     }

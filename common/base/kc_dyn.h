@@ -13,6 +13,7 @@ struct kc_dyn {
     size_t room;
     size_t max;
     bool failed;
+    bool over; /* failed, and not for want of memory: max would have been exceeded */
 };
 
 void kc_dyn_init(struct kc_dyn *d, size_t max_bytes);

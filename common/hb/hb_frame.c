@@ -1,5 +1,7 @@
 #include "hb/hb_frame.h"
 
+#include <errno.h>
+
 #include "hb/hb_check.h"
 
 enum { PREFIX = 4, KEEP_ROOM = 64 * 1024 };
@@ -32,7 +34,7 @@ int hb_reader_feed(struct hb_reader *r, const void *data, size_t len)
         }
     }
     kc_dyn_add(&r->buf, data, len);
-    return kc_dyn_ok(&r->buf) ? 0 : KC_E_TOO_LARGE;
+    return kc_dyn_ok(&r->buf) ? 0 : r->buf.over ? KC_E_TOO_LARGE : -ENOMEM;
 }
 
 int hb_reader_next(struct hb_reader *r, struct kc_bytes *ret, struct kc_err *err)

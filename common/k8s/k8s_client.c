@@ -78,7 +78,7 @@ static size_t on_bytes(char *data, size_t size, size_t n, void *ctx)
     struct k8s_call *call = ctx;
     kc_dyn_add(&call->in, data, size * n);
     if (!kc_dyn_ok(&call->in)) {
-        call->error = KC_E_TOO_LARGE;
+        call->error = call->in.over ? KC_E_TOO_LARGE : -ENOMEM;
         return 0; /* ends the transfer */
     }
     if (call->data && kc_list_empty(&call->ready)) {

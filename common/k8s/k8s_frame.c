@@ -1,5 +1,7 @@
 #include "k8s/k8s_frame.h"
 
+#include <errno.h>
+
 #include <string.h>
 
 #include "base/kc_error.h"
@@ -29,7 +31,7 @@ int k8s_frame_push(struct k8s_frame *f, const void *data, size_t len)
         f->head = 0;
     }
     kc_dyn_add(&f->buf, data, len);
-    return kc_dyn_ok(&f->buf) ? 0 : KC_E_TOO_LARGE;
+    return kc_dyn_ok(&f->buf) ? 0 : f->buf.over ? KC_E_TOO_LARGE : -ENOMEM;
 }
 
 bool k8s_frame_next(struct k8s_frame *f, struct kc_bytes *ret)

@@ -9,6 +9,7 @@ import random
 import time
 
 import batches
+from kaaslib.records import make, records_of
 from world import Difference, compare, key_at
 
 # Of every answer: text for people, load, and where a broker is.
@@ -34,12 +35,12 @@ def batch_of(world, b):
     wrong = dict(b.get("wrong", {}))
     if "max_timestamp" in wrong:
         wrong["max_timestamp"] += world.t0
-    records = batches.records_of(stamps, values, b["key"].encode() if "key" in b else None)
+    records = records_of(stamps, values, b["key"].encode() if "key" in b else None)
     if b.get("codec"):
         records = gzip.compress(records, mtime=0)
         wrong["attributes"] = CODEC[b["codec"]]
     cut = wrong.pop("cut", None)
-    data = batches.make(stamps, records, b.get("pid", -1), b.get("epoch", -1), b.get("seq", -1), **wrong)
+    data = make(stamps, records, b.get("pid", -1), b.get("epoch", -1), b.get("seq", -1), **wrong)
     return data[:cut] if cut else data
 
 

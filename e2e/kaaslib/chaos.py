@@ -8,41 +8,14 @@ import struct
 import threading
 import time
 
+from . import records
 from .wire import string
-
-
-def _crc32c_table():
-    table = []
-    for n in range(256):
-        for _ in range(8):
-            n = n >> 1 ^ (0x82F63B78 if n & 1 else 0)
-        table.append(n)
-    return table
-
-
-_TABLE = _crc32c_table()
-
-
-def crc32c(data):
-    c = 0xFFFFFFFF
-    for b in data:
-        c = c >> 8 ^ _TABLE[(c ^ b) & 0xFF]
-    return c ^ 0xFFFFFFFF
 
 
 def batch(value, producer_id=-1, epoch=-1, sequence=-1):
     """A record batch v2 of one record."""
-    def varint(n):
-        n = n << 1 ^ n >> 63
-        out = b""
-        while n > 0x7F:
-            out += bytes([n & 0x7F | 0x80])
-            n >>= 7
-        return out + bytes([n])
-    record = b"\0" + varint(0) + varint(0) + varint(-1) + varint(len(value)) + value + varint(0)
     now = int(time.time() * 1000)
-    tail = struct.pack(">hiqqqhii", 0, 0, now, now, producer_id, epoch, sequence, 1) + varint(len(record)) + record
-    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+    return records.make([now], records.records_of([now], [value]), producer_id, epoch, sequence)
 
 
 def frame(key, version, body, correlation=1):

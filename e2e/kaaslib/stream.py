@@ -10,7 +10,8 @@ import collections
 import struct
 import time
 
-from . import wire
+from . import records, wire
+from .wire import uvarint
 
 PART = struct.Struct(">ihqqqBBB")  # index, error, base offset, append time, log start; no record errors, no message, no tags
 PLAIN = (1, 0, 0)
@@ -19,31 +20,10 @@ RETRY_S = 0.005
 REQUESTS = 5  # on their way to a broker: max.in.flight.requests.per.connection
 
 
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
 def batch(value):
-    """A batch v2 of one record without key and headers; value is shorter than 60 bytes."""
-    record = b"\0\0\0\1" + bytes([2 * len(value)]) + value + b"\0"
+    """A batch v2 of one record without key and headers."""
     now = int(time.time() * 1000)  # retention would drop what is older than a week
-    body = struct.pack(">hiqqqhii", 0, 0, now, now, -1, -1, -1, 1) + bytes([2 * len(record)]) + record
-    tail = struct.pack(">ibI", -1, 2, crc32c(body)) + body
-    return struct.pack(">qi", 0, len(tail)) + tail
-
-
-def uvarint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+    return records.make([now], records.records_of([now], [value]))
 
 
 def take_uvarint(data, at):

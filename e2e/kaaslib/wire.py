@@ -26,6 +26,10 @@ class Buf:
             if not b & 0x80:
                 return value
 
+    def varint(self):
+        n = self.uvarint()
+        return n >> 1 ^ -(n & 1)
+
     def cstr(self):
         n = self.uvarint() - 1
         if n < 0:

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""A volume that is full, and has room again: two brokers on a file system of a few MiB.
+"""A volume that is full, and has room again: two brokers on a file system of a few MiB. And one that becomes read-only.
 
-The file system is a tmpfs in a mount namespace of this program's own (which needs root, or user namespaces); nobody else sees it."""
+The file systems are a tmpfs, and an ext4 on a loop device, in a mount namespace of this program's own (which needs root, or user
+namespaces; the loop device needs root); nobody else sees them."""
 
+import errno
 import os
 import pathlib
+import signal
 import struct
 import subprocess
 import sys
@@ -54,6 +57,12 @@ def fill(c):
     eventually(once, what="KAFKA_STORAGE_ERROR")
 
 
+def fill_beside(c):
+    """The same, but what is given up is left to the brokers."""
+    fill_once(c)
+    eventually(lambda: refused(c, "probe"), what="KAFKA_STORAGE_ERROR")
+
+
 def fill_once(c):
     with open(c.dir / "volume" / "ballast", "ab", buffering=0) as f:
         size = 1 << 20
@@ -65,7 +74,49 @@ def fill_once(c):
 
 
 def make_room(c):
-    (c.dir / "volume" / "ballast").unlink()
+    (c.dir / "volume" / "ballast").unlink(missing_ok=True)
+
+
+def failed(c):
+    c.tail()
+    make_room(c)  # for those that follow
+
+
+def delete_below(c, topic, offset):
+    """The error of DeleteRecords 1 for partition 0; -1: up to its end."""
+    body = struct.pack(">i", 1) + wire.string(topic) + struct.pack(">iiqi", 1, 0, offset, 10000)
+    with c.conn(leader(c, topic)) as k:
+        r = k.call(21, 1, body, flexible=False)
+        r.take("i")
+        r.take("i")
+        r.take(f"{r.take('h')}s")
+        r.take("i")
+        r.take("i")
+        r.take("q")
+        return r.take("h")
+
+
+def set_config(c, topic, name, value):
+    """The error of IncrementalAlterConfigs 0."""
+    body = struct.pack(">ib", 1, 2) + wire.string(topic) + struct.pack(">i", 1) + wire.string(name)
+    body += struct.pack(">b", 0) + wire.string(value) + struct.pack(">b", 0)
+    with c.conn(0) as k:
+        r = k.call(44, 0, body, flexible=False)
+        r.take("i")
+        r.take("i")
+        return r.take("h")
+
+
+def condition(status, name):
+    return next(({k: x[k] for k in ("status", "reason")} for x in status.get("conditions", []) if x["type"] == name), None)
+
+
+def says(c, n, status, reason):
+    """Broker n and the cluster say this of their volume, and that they are ready all the same."""
+    want = {"status": status, "reason": reason}
+    broker = c.object("kaasbrokers", f"demo-{n}")["status"]
+    return (condition(broker, "StorageReady") == want and condition(c.status(), "StorageReady") == want
+            and condition(broker, "Ready")["status"] == "True" and condition(c.status(), "Ready")["status"] == "True")
 
 
 def refused(c, topic):
@@ -133,6 +184,148 @@ def a_takeover_on_a_full_volume_loses_nothing(c):
     return f"{len(history['acked'])} acked"
 
 
+def heavy(c, topic, mib=12):
+    c.create_topic(topic, 1, {"segment.bytes": str(1 << 20)})
+    for _ in range(mib * 5):
+        eventually(lambda: put(c, topic, b"h" * 210000)[0] == 0, what="an ack")
+
+
+@scenario
+def partitions_move_on_a_full_volume(c):
+    c.create_topic("moving", load.PARTITIONS)
+    p = load.Producing(c.bootstrap, "moving", 4, rate=200)
+    history = p.history()
+    eventually(lambda: acked(c, "probe"), what="an ack")
+    fill_beside(c)
+    n = leader(c, "probe")
+    eventually(lambda: says(c, n, "False", "VolumeFull"), what="a status that says so")
+    code, body = c.readyz(n)
+    check(code == 200 and "the volume is full" in body, "/readyz of a full volume", code, body)
+    claims = {x.name for x in (c.dir / "volume" / "inc" / str(n)).iterdir() if x.stat().st_size < 4096}
+    old = c.kill(n, signal.SIGTERM)
+    eventually(lambda: c.pid(n) != old and leader(c, "moving") >= 0, 60, what="another process")
+    c.wait_serving()
+    final = load.everything(c.bootstrap, "moving")
+    check(refused(c, "probe"), "the volume is not full any more")
+    bad = load.check_history(history, final)
+    check(not bad, bad[:5])
+    fenced = [x.name for x in (c.dir / "volume" / "inc" / str(n)).iterdir() if x.name in claims and x.stat().st_size == 4096]
+    check(not fenced, "what was to be moved was taken by force")
+    given = {i: c.metrics(i)["kaas_storage_reserve_bytes"] for i in range(2)}
+    make_room(c)
+    eventually(lambda: acked(c, "probe"), 60, what="acks again")
+    eventually(lambda: says(c, n, "True", "VolumeAnswers"), what="a status that says so")
+    check(not load.check_history(history, load.everything(c.bootstrap, "moving")), "records after there was room")
+    return f"{len(history['acked'])} acked, moved while full; left of the reserves: {given}"
+
+
+@scenario
+def deleted_records_make_room_on_a_full_volume(c):
+    heavy(c, "deleted")
+    fill_beside(c)
+    hold(lambda: refused(c, "probe") or not acked(c, "probe"), 2, 0.2, "refusal")
+    t0 = time.monotonic()
+    eventually(lambda: delete_below(c, "deleted", -1) == 0, what="DeleteRecords")
+    eventually(lambda: acked(c, "probe") and acked(c, "deleted"), 60, what="acks again")
+    took = time.monotonic() - t0
+    make_room(c)
+    return f"acks {took:.1f} s after the records were deleted"
+
+
+@scenario
+def retention_makes_room_on_a_full_volume(c):
+    heavy(c, "aged")
+    fill_beside(c)
+    hold(lambda: refused(c, "probe") or not acked(c, "probe"), 2, 0.2, "refusal")
+    t0 = time.monotonic()
+    check(set_config(c, "aged", "retention.bytes", str(1 << 20)) == 0, "the config is not taken")
+    eventually(lambda: acked(c, "probe") and acked(c, "aged"), 60, what="acks again")
+    took = time.monotonic() - t0
+    make_room(c)
+    return f"acks {took:.1f} s after retention.bytes was lowered"
+
+
+def ext4(c, image):
+    """Mounts the image on the volume of the cluster; the name of its loop device, or None where that is not allowed."""
+    target = str(c.dir / "volume")
+    r = subprocess.run(["mount", "-t", "ext4", "-o", "loop,errors=remount-ro", image, target], capture_output=True, check=False)
+    if r.returncode:
+        return None
+    return subprocess.run(["findmnt", "-no", "SOURCE", target], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def break_it(device):
+    """The file system finds an error in itself and becomes read-only, as it is told to by errors=remount-ro."""
+    try:
+        (pathlib.Path("/sys/fs/ext4") / pathlib.Path(device).name / "trigger_fs_error").write_text("a test of kaas\n")
+    except OSError as e:
+        check(e.errno == errno.EROFS, "trigger_fs_error", e)
+
+
+def on_a_broken_disk(c, image, device):
+    c.create_topic("probe", 1)
+    c.create_topic("read", load.PARTITIONS)
+    p = load.Producing(c.bootstrap, "read", 20, rate=200)
+
+    def begun():
+        with c.conn(leader(c, "read")) as k:
+            return k.end_offset("read", 0) > 20
+    eventually(begun, what="the producer's records")
+    pids = c.pids()
+    break_it(device)
+    eventually(lambda: refused(c, "probe"), what="KAFKA_STORAGE_ERROR")
+    hold(lambda: put(c, "probe")[0] in (STORAGE_ERROR, NOT_LEADER), 3, 0.2, "refusal")
+    n = leader(c, "probe")
+    eventually(lambda: says(c, n, "False", "VolumeReadOnly"), what="a status that says so")
+    code, body = c.readyz(n)
+    check(code == 200 and "the volume is read-only" in body, "/readyz of a read-only volume", code, body)
+    during = load.everything(c.bootstrap, "read")
+    check(len(during) > 100, "read of a read-only volume", len(during))
+    same_processes(c, pids)
+    for i in range(2):
+        c.hold_back(i)
+        c.kill(i)
+    target = str(c.dir / "volume")
+    eventually(lambda: subprocess.run(["umount", target], check=False, capture_output=True).returncode == 0, what="umount")
+    subprocess.run(["e2fsck", "-fy", image], check=False, capture_output=True)
+    check(ext4(c, image), "the mended file system is not mounted")
+    for i in range(2):
+        c.let_go(i)
+    c.wait_serving()
+    history = p.history()
+    check(not history["failed"] and not history["unflushed"], "records given up", history["failed"][:3])
+    final = load.everything(c.bootstrap, "read")
+    bad = load.check_history(history, final)
+    check(not bad, bad[:5])
+    check(all(r in final for r in during), "what was read of the read-only volume is not there")
+    return f"{len(history['acked'])} acked, {len(during)} read while it was read-only"
+
+
+@scenario
+def a_disk_that_becomes_read_only_is_read_and_nothing_is_lost(_):
+    with tempfile.TemporaryDirectory(prefix="kaas-disk-") as tmp:
+        c = local.LocalCluster(replicas=2, build=BUILD, dir=tmp)
+        image, volume = f"{tmp}/image", c.dir / "volume"
+        volume.mkdir()
+        with open(image, "wb") as f:
+            f.truncate(96 << 20)
+        subprocess.run(["mkfs.ext4", "-q", image], check=True)
+        device = ext4(c, image)
+        if not device:
+            return "not run: a loop device needs root"
+        try:
+            with c:
+                try:
+                    note = on_a_broken_disk(c, image, device)
+                except BaseException:
+                    c.tail()
+                    raise
+            fsck(c)
+            return note
+        finally:
+            subprocess.run(["umount", str(volume)], check=False)
+
+
 @scenario
 def foreign_files_are_ignored(c):
     volume = c.dir / "volume"
@@ -168,7 +361,7 @@ def main():
         try:
             with c:
                 c.create_topic("probe", 1)
-                rc = runner.run(c, sys.argv[1:], on_failure=lambda _: c.tail())
+                rc = runner.run(c, sys.argv[1:], on_failure=lambda _: failed(c))
             fsck(c)
             return rc
         finally:

@@ -178,9 +178,10 @@ static void look_owner(void *arg)
     l->epoch = kd_open_epoch(fx.data, &fx.topic, l->partition);
 }
 
-static void look_epoch(void *arg)
+static void look_known(void *arg)
 {
     struct look *l = arg;
+    l->hint = kd_hint(fx.data, &fx.topic, l->partition);
     l->epoch = kd_open_epoch(fx.data, &fx.topic, l->partition);
 }
 
@@ -197,7 +198,7 @@ static void partitions_are_found_on_their_loop_and_known_on_all(void)
         KT_TRUE(l.found);
         KT_EQ(l.hint, KP_NO_BROKER);
         for (int32_t i = 0; i < LOOPS; i++) {
-            on_loop(kd_loop(fx.data, i), look_epoch, &l);
+            on_loop(kd_loop(fx.data, i), look_known, &l);
             KT_EQ(l.epoch, 0);
         }
     }
@@ -208,6 +209,11 @@ static void partitions_are_found_on_their_loop_and_known_on_all(void)
         KT_FALSE(l.found);
         KT_EQ(l.hint, 5);
         KT_EQ(l.epoch, -1);
+        for (int32_t i = 0; i < LOOPS; i++) {
+            on_loop(kd_loop(fx.data, i), look_known, &l);
+            KT_EQ(l.hint, 5);
+            KT_EQ(l.epoch, -1);
+        }
     }
     KT_EQ(release(&fx.topic, 0, true, 5), KC_E_NOT_FOUND);
     KT_EQ(kd_n_open(fx.data), 0);
@@ -216,6 +222,10 @@ static void partitions_are_found_on_their_loop_and_known_on_all(void)
     on_loop(kd_loop_of(fx.data, &fx.topic, 0), look_owner, &l);
     KT_EQ(l.hint, KP_NO_BROKER);
     KT_EQ(l.epoch, 1);
+    for (int32_t i = 0; i < LOOPS; i++) {
+        on_loop(kd_loop(fx.data, i), look_known, &l);
+        KT_EQ(l.hint, KP_NO_BROKER);
+    }
     release(&fx.topic, 0, true, -1);
     down();
 }

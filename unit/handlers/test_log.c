@@ -10,6 +10,7 @@
 #include "wire/kw_errors.h"
 #include "wire/kw_fetch.h"
 #include "wire/kw_list_offsets.h"
+#include "wire/kw_metadata.h"
 #include "wire/kw_produce.h"
 
 static struct hx h;
@@ -255,6 +256,67 @@ static void requests_wait_a_moment_for_a_partition_on_its_way_here(void)
     KT_EQ(produce(9, -1, 0, 10).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
     KT_TRUE(kc_mono_ms() - start < 150);
     down(0);
+}
+
+static struct kw_metadata_response_partition metadata(struct hx_client *cl)
+{
+    struct kw_metadata_request in;
+    kw_metadata_request_init(&in);
+    in.n_topics = -1;
+    const struct kw_metadata_response *m = hx_call(cl, 3, 12, &in);
+    KT_REQUIRE(m != NULL && m->n_topics == 1 && m->topics[0].n_partitions == 1);
+    return m->topics[0].partitions[0];
+}
+
+static void a_released_partition_is_where_it_went_until_the_image_knows(void)
+{
+    up(1);
+    struct kp_part *part = &h.topics[0].parts[0];
+    struct kp_row *third = hx_row(&h, 3);
+    part->led_epoch = 0;
+    hx_publish(&h);
+    hx_close_part(&h, &h.topics[0], 0, 2);
+    for (int i = 0; i < 4; i++) { /* connections are spread over the loops, and all of them know */
+        struct hx_client other;
+        hx_dial(&h, &other, 0);
+        struct kw_metadata_response_partition p = metadata(&other);
+        KT_EQ(p.error_code, KAFKA_NONE);
+        KT_EQ(p.leader_id, 2);
+        KT_EQ(p.leader_epoch, 1);
+        hx_hang_up(&other);
+    }
+    part->led = 3; /* it went on from there */
+    part->led_incarnation = third->incarnation;
+    part->led_epoch = 5;
+    hx_publish(&h);
+    struct kw_metadata_response_partition p = metadata(&c);
+    KT_EQ(p.leader_id, 3);
+    KT_EQ(p.leader_epoch, 5);
+    down(0);
+}
+
+/* Where it went once is no reason to send its clients away when it comes back. */
+static void requests_wait_for_a_partition_that_comes_back(void)
+{
+    up(1);
+    hx_close_part(&h, &h.topics[0], 0, 2);
+    int64_t start = kc_mono_ms(); /* an image from before the release: no wait */
+    struct kw_produce_response_partition_produce_response pr = produce(10, -1, 0, 10);
+    KT_EQ(pr.error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    KT_EQ(pr.current_leader.leader_id, 2);
+    KT_TRUE(kc_mono_ms() - start < 150);
+    h.topics[0].parts[0].move =
+        (struct kp_move){.id = 7, .from = 2, .to = 1, .phase = KP_MOVE_RELEASE};
+    hx_publish(&h);
+    send_produce(&c, 9, -1, 0, 10);
+    while (atomic_load(&h.app.metrics.under_way) == 0) {
+        poll(NULL, 0, 1);
+    }
+    hx_open_part(&h, &h.topics[0], 0);
+    const struct kw_produce_response *r = hx_receive(&c, PRODUCE, 9);
+    KT_REQUIRE(r != NULL);
+    KT_EQ(r->responses[0].partition_responses[0].error_code, 0);
+    down(1);
 }
 
 static void offsets_and_epochs_out_of_range_are_errors_at_once(void)
@@ -505,6 +567,8 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(a_long_poll_wakes_when_records_come),
         KT(a_long_poll_ends_at_its_deadline_and_when_leadership_leaves),
         KT(requests_wait_a_moment_for_a_partition_on_its_way_here),
+        KT(a_released_partition_is_where_it_went_until_the_image_knows),
+        KT(requests_wait_for_a_partition_that_comes_back),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
         KT(limits_hold_but_a_batch_always_comes),
         KT(consumers_that_do_not_read_stay_within_the_budget), KT(sessions_are_declined),

@@ -1,7 +1,8 @@
 /* The end of a scenario: is all of it there? */
+#include <stdlib.h>
+
 #include "base/kc_log.h"
 #include "sc.h"
-#include "storage/ks_fsck.h"
 
 /* Batches of the log as it is, by one walk. */
 struct found {
@@ -89,20 +90,17 @@ void sc_audit_log(struct sc *s, struct ks_log *log)
 
 void sc_fsck(struct sc *s)
 {
-    char text[8192] = "";
-    FILE *out = fmemopen(text, sizeof(text), "w");
-    struct ks_fsck_opts opts = {.dir = s->vol.dir, .out = out};
     struct ks_fsck_result r;
-    struct kc_err err = {0};
     struct ks_fs fs;
+    char *text;
     sc_fs(s, 99, &fs);
-    int rc = ks_fsck_on(&fs, &opts, &r, &err);
+    int rc = st_fsck(&s->vol, &fs, &r, &text);
     ks_fs_fini(&fs);
     s->n_ports--; /* its place */
-    fclose(out);
-    if (rc) {
-        sc_bad(s, "fsck: %d %s\n%s", rc, err.msg, text);
+    if (rc || r.strange) {
+        sc_bad(s, "fsck: %s\n%s", kc_strerror(rc), text);
     }
+    free(text);
 }
 
 void sc_audit(struct sc *s, int number)

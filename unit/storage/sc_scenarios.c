@@ -1,5 +1,6 @@
+#include <stdlib.h>
+
 #include "sc.h"
-#include "storage/ks_fsck.h"
 #include "storage/ks_probe.h"
 
 /* ---- one broker ---- */
@@ -457,14 +458,12 @@ static void setup_fsck(struct sc *s)
 
 static void run_fsck(struct sc *s)
 {
-    char text[8192] = "";
-    FILE *out = fmemopen(text, sizeof(text), "w");
-    struct ks_fsck_opts opts = {.dir = s->vol.dir, .out = out};
     struct ks_fsck_result r;
     struct kc_err err = {0};
     struct ks_fs fs;
+    char *text;
     sc_fs(s, 9, &fs);
-    int rc = ks_fsck_on(&fs, &opts, &r, &err);
+    int rc = st_fsck(&s->vol, &fs, &r, &text);
     bool whole = r.topics == 1 && r.partitions == 2 && r.epochs == 2 && r.batches == 6 &&
                  r.live + r.fenced == 1 && r.open_epochs == 1;
     if (rc == 0 && !whole) {
@@ -473,7 +472,7 @@ static void run_fsck(struct sc *s)
     struct ks_probe p;
     ks_probe_run(&fs, &p, &err);
     ks_fs_fini(&fs);
-    fclose(out);
+    free(text);
 }
 
 const struct sc_scenario sc_scenarios[] = {

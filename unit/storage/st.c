@@ -33,20 +33,25 @@ void st_vol_remove(struct st_vol *v)
     nftw(v->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int st_fsck(const struct st_vol *v, const struct ks_fs *fs, struct ks_fsck_result *ret,
+            char **ret_text)
+{
+    size_t len;
+    FILE *out = open_memstream(ret_text, &len);
+    KT_REQUIRE(out != NULL);
+    struct ks_fsck_opts o = {.dir = v->dir, .verbose = true, .out = out};
+    int rc = fs ? ks_fsck_on(fs, &o, ret, NULL) : ks_fsck(&o, ret, NULL);
+    fclose(out);
+    return rc;
+}
+
 void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret)
 {
-    struct kc_err err = {0};
-    FILE *out = tmpfile();
-    KT_REQUIRE(out != NULL);
-    struct ks_fsck_opts o = {.dir = v->dir, .out = out};
-    if (ks_fsck(&o, ret, &err)) {
-        char line[512];
-        rewind(out);
-        while (fgets(line, sizeof(line), out)) {
-            fputs(line, stderr);
-        }
+    char *text;
+    if (st_fsck(v, NULL, ret, &text)) {
+        fputs(text, stderr);
     }
-    fclose(out);
+    free(text);
     KT_EQ(ret->errors, 0);
 }
 
@@ -116,6 +121,33 @@ void st_until(struct st_broker *b, const volatile bool *flag)
     KT_REQUIRE(*flag);
 }
 
+void st_begin(struct st_vol *v, struct st_broker *b, int32_t id, struct kc_uuid *topic)
+{
+    st_vol_make(v);
+    st_broker_start(b, v, id);
+    *topic = kc_uuid_random();
+}
+
+void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t id,
+                            const struct st_hooks *hooks)
+{
+    struct ks_fs fs;
+    st_fault_fs(&fs, v, hooks);
+    st_broker_start_on(b, &fs, id);
+}
+
+void st_end_pair(struct st_vol *v, struct st_broker *a, struct st_broker *b)
+{
+    st_broker_stop(a);
+    st_end(v, b);
+}
+
+void st_end(struct st_vol *v, struct st_broker *b)
+{
+    st_broker_stop(b);
+    st_vol_remove(v);
+}
+
 /* ---- opening ---- */
 
 bool st_condemn_all(void *ctx, int32_t broker, const struct kc_uuid *inc)
@@ -175,6 +207,16 @@ int st_open_rc(struct st_broker *b, const struct ks_open_args *args, struct st_o
     o->handle = ks_log_open(b->e, args);
     st_until(b, &o->done);
     return o->rc;
+}
+
+struct ks_log *st_log_small(struct st_broker *b, const struct kc_uuid *topic, int64_t segment_bytes)
+{
+    struct st_open o;
+    struct ks_open_args args = st_args(b, topic, 0, &o);
+    args.config.segment_bytes = segment_bytes;
+    KT_REQUIRE(st_open_rc(b, &args, &o) == 0);
+    ks_log_own(o.log, &b->loop);
+    return o.log;
 }
 
 struct ks_log *st_log(struct st_broker *b, const struct kc_uuid *topic, int32_t partition)
@@ -350,6 +392,19 @@ int64_t st_count(struct st_broker *b, struct ks_log *log)
         at = s.r.next_offset;
     }
     return n;
+}
+
+static void on_lookup(void *ctx, int16_t error, int64_t offset, int64_t ts, int32_t epoch)
+{
+    *(struct st_lookup *)ctx = (struct st_lookup){true, error, offset, ts, epoch};
+}
+
+struct st_lookup st_lookup(struct st_broker *b, struct ks_log *log, int64_t ts)
+{
+    struct st_lookup l = {0};
+    ks_log_lookup(log, ts, on_lookup, &l);
+    st_until(b, &l.done);
+    return l;
 }
 
 static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)

@@ -15,6 +15,9 @@ struct st_vol {
 };
 void st_vol_make(struct st_vol *v);
 void st_vol_remove(struct st_vol *v);
+/* fsck, and its report, whole, in *ret_text (free). fs: on that, borrowed; NULL: on the directory. */
+int st_fsck(const struct st_vol *v, const struct ks_fs *fs, struct ks_fsck_result *ret,
+            char **ret_text);
 /* fsck finds no error in it (else the test fails, and its report is printed). */
 void st_vol_check(const struct st_vol *v, struct ks_fsck_result *ret);
 
@@ -34,7 +37,15 @@ void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
 /* With a reserve (ks_opts.reserve_bytes). */
 void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_t id,
                              int64_t reserve_bytes);
+struct st_hooks;
+/* Through hooks of the test's (see below). */
+void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t id,
+                            const struct st_hooks *hooks);
 void st_broker_stop(struct st_broker *b); /* logs are closed before */
+/* The usual: a volume, broker `id` on it, and a topic. */
+void st_begin(struct st_vol *v, struct st_broker *b, int32_t id, struct kc_uuid *topic);
+void st_end(struct st_vol *v, struct st_broker *b);
+void st_end_pair(struct st_vol *v, struct st_broker *a, struct st_broker *b);
 /* Turns the loop until *flag; fails the test after 30 s. */
 void st_until(struct st_broker *b, const volatile bool *flag);
 void st_turn(struct st_broker *b); /* runs what is there, without waiting */
@@ -56,6 +67,9 @@ bool st_condemn_all(void *ctx, int32_t broker, const struct kc_uuid *inc);
 bool st_condemn_none(void *ctx, int32_t broker, const struct kc_uuid *inc);
 /* Opens (everybody else condemned, may create) and owns it on the broker's loop. */
 struct ks_log *st_log(struct st_broker *b, const struct kc_uuid *topic, int32_t partition);
+/* The same with files of that size. */
+struct ks_log *st_log_small(struct st_broker *b, const struct kc_uuid *topic,
+                            int64_t segment_bytes);
 int st_open_rc(struct st_broker *b, const struct ks_open_args *args, struct st_open *o);
 void st_close(struct st_broker *b, struct ks_log *log); /* and waits until it left the map */
 
@@ -97,6 +111,14 @@ struct st_read st_read(struct st_broker *b, struct ks_log *log, int64_t offset, 
                        int32_t max);
 /* Reads the whole log up to its high watermark from the start; returns the number of records. */
 int64_t st_count(struct st_broker *b, struct ks_log *log);
+
+struct st_lookup {
+    bool done;
+    int16_t error;
+    int64_t offset, ts;
+    int32_t epoch;
+};
+struct st_lookup st_lookup(struct st_broker *b, struct ks_log *log, int64_t ts);
 
 struct st_seal {
     bool done;

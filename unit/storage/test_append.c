@@ -11,15 +11,12 @@ static struct kc_uuid topic;
 
 static void begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&b1, &vol, 1);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &topic);
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
+    st_end(&vol, &b1);
 }
 
 static struct kc_slice plain(void)

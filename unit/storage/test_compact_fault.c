@@ -67,9 +67,7 @@ static const struct st_hooks hooks = {.before = before, .after = after};
 
 static void start(struct st_broker *b, int32_t id)
 {
-    struct ks_fs fs;
-    st_fault_fs(&fs, &vol, &hooks);
-    st_broker_start_on(b, &fs, id);
+    st_broker_start_hooked(b, &vol, id, &hooks);
 }
 
 static void begin(struct st_broker *b)

@@ -74,11 +74,9 @@ static void lift(void)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before, .after = after};
-    struct ks_fs fs;
     st_vol_make(&vol);
     lift();
-    st_fault_fs(&fs, &vol, &hooks);
-    st_broker_start_on(&b1, &fs, 1);
+    st_broker_start_hooked(&b1, &vol, 1, &hooks);
     topic = kc_uuid_random();
 }
 
@@ -300,22 +298,18 @@ static void a_fence_of_an_absent_claim_file_puts_a_fenced_one_there(void)
 static void a_roll_that_fails_acks_nothing_in_the_next_file(void)
 {
     begin();
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 300;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    ks_log_own(o.log, &b1.loop);
-    st_put(&b1, o.log, 3);
-    st_put(&b1, o.log, 3);
+    struct ks_log *log = st_log_small(&b1, &topic, 300);
+    st_put(&b1, log, 3);
+    st_put(&b1, log, 3);
     inject(ST_LINK, "ctl.1", EIO, 3, false);
     int64_t r = 0, next = 6;
-    for (int i = 0; i < 4 && (r = st_put(&b1, o.log, 3)) >= 0; i++) {
+    for (int i = 0; i < 4 && (r = st_put(&b1, log, 3)) >= 0; i++) {
         next = r + 3;
     }
     KT_EQ(r, -56);
-    KT_EQ(put_until_acked(o.log), next);
-    KT_EQ(st_count(&b1, o.log), next + 1);
-    st_close(&b1, o.log);
+    KT_EQ(put_until_acked(log), next);
+    KT_EQ(st_count(&b1, log), next + 1);
+    st_close(&b1, log);
     end();
 }
 

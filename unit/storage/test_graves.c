@@ -60,22 +60,18 @@ static void set_trap(enum st_op op, const char *end, int error, void (*fn)(void)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    struct ks_fs fs;
     st_vol_make(&vol);
     atomic_store(&trap.armed, false);
     atomic_store(&trap.looks, 0);
     atomic_store(&gate.closed, false);
-    st_fault_fs(&fs, &vol, &hooks);
     st_broker_start(&b1, &vol, 1);
-    st_broker_start_on(&b2, &fs, 2);
+    st_broker_start_hooked(&b2, &vol, 2, &hooks);
     topic = kc_uuid_random();
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 static void remove_topic(void)
@@ -318,37 +314,7 @@ static void many_takeovers_share_a_look(void)
     end();
 }
 
-/* A removal that was interrupted leaves parts of a topic: no damage, until another one ends it. */
-static void fsck_calls_a_half_removed_topic_deleted(void)
-{
-    char path[KS_PATH_MAX], *text = NULL;
-    size_t len = 0;
-    struct kc_err err = {0};
-    struct ks_fsck_result r;
-    FILE *out = open_memstream(&text, &len);
-    struct ks_fsck_opts opts = {.dir = vol.dir, .out = out};
-    begin();
-    for (int i = 0; i < 2; i++) { /* a claim; its seal and another claim */
-        struct ks_log *log = st_log(&b1, &topic, 0);
-        st_put(&b1, log, 3);
-        st_close(&b1, log);
-    }
-    KT_EQ(ks_fsck(&opts, &r, &err), 0);
-    KT_EQ(r.deleted, 0);
-    ks_path_part(path, &topic, 0, "ctl.0");
-    KT_EQ(ks_fs_unlink(&b1.e->fs, path), 0);
-    KT_TRUE(ks_fsck(&opts, &r, &err) != 0); /* without a tombstone it is damage */
-    bury_topic();
-    KT_EQ(ks_fsck(&opts, &r, &err), 0);
-    KT_EQ(r.deleted, 1);
-    KT_EQ(r.topics, 0);
-    end();
-    fclose(out);
-    free(text);
-}
-
-KT_MAIN("graves", KT(fsck_calls_a_half_removed_topic_deleted),
-        KT(nobody_opens_once_the_tombstone_stands), KT(a_takeover_sees_the_tombstone_too),
+KT_MAIN("graves", KT(nobody_opens_once_the_tombstone_stands), KT(a_takeover_sees_the_tombstone_too),
         KT(a_log_whose_topic_was_deleted_is_not_claimed_again), KT(a_look_that_fails_opens_nothing),
         KT(an_absent_file_ends_the_takeover), KT(who_is_deposed_calls_nothing_corrupt),
         KT(a_damaged_file_is_read_around), KT(meta_that_was_written_behind_a_removal_is_taken_back),

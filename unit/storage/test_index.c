@@ -10,38 +10,16 @@
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 #include "base/kc_rng.h"
-#include "storage/ks_bytes.h"
+#include "sk.h"
 #include "storage/ks_fsck.h"
 #include "storage/ks_hint.h"
 
 /* ---- transactions ---- */
 
-static struct kc_slice marker(int64_t pid, int64_t ts, bool commit)
-{
-    uint8_t raw[128] = {0};
-    static const uint8_t record[] = {32, 0, 0, 0, 8, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0};
-    memcpy(raw + 61, record, sizeof(record));
-    raw[61 + 8] = commit;
-    size_t len = 61 + sizeof(record);
-    ks_put32(raw + 8, (uint32_t)(len - 12));
-    raw[16] = 2;
-    ks_put16(raw + 21, KS_ATTR_CONTROL | KS_ATTR_TRANSACTIONAL);
-    ks_put64(raw + 27, (uint64_t)ts);
-    ks_put64(raw + 35, (uint64_t)ts);
-    ks_put64(raw + 43, (uint64_t)pid);
-    ks_put32(raw + 53, UINT32_MAX);
-    ks_put32(raw + 57, 1);
-    struct kc_buf *buf = kc_buf_new(len);
-    memcpy(buf->data, raw, len);
-    struct kc_slice out = {.buf = buf, .ptr = buf->data, .len = len};
-    st_fix_crc(out);
-    return out;
-}
-
 static void finish_txn(struct ks_log *log, int64_t pid, bool commit)
 {
     struct st_append a;
-    st_append_start(log, marker(pid, kc_wall_ms(), commit), KS_FROM_COORDINATOR, &a);
+    st_append_start(log, sk_marker(pid, 0, commit), KS_FROM_COORDINATOR, &a);
     st_until(&cp_b, &a.done);
     KT_EQ(a.r.error, 0);
     cp_settle(log);
@@ -333,20 +311,6 @@ static void indexes_are_forgotten_when_memory_is_short(void)
     cp_end();
 }
 
-struct lookup {
-    bool done;
-    int16_t error;
-    int64_t offset, ts;
-};
-
-static void on_lookup(void *ctx, int16_t error, int64_t offset, int64_t timestamp_ms,
-                      int32_t leader_epoch)
-{
-    (void)leader_epoch;
-    *(struct lookup *)ctx =
-        (struct lookup){.done = true, .error = error, .offset = offset, .ts = timestamp_ms};
-}
-
 static void timestamps_are_found_without_an_index(void)
 {
     cp_begin();
@@ -365,20 +329,14 @@ static void timestamps_are_found_without_an_index(void)
         log->st.segs[i].ts_known = log->st.segs[i].indexed =
             false; /* as if the snapshot had none */
     }
-    struct lookup l = {0};
-    ks_log_lookup(log, 1050500, on_lookup, &l);
-    st_until(&cp_b, &l.done);
+    struct st_lookup l = st_lookup(&cp_b, log, 1050500);
     KT_EQ(l.error, 0);
     KT_EQ(l.offset, 102);
     KT_EQ(l.ts, 1051000);
-    l.done = false;
-    ks_log_lookup(log, KS_TS_MAX, on_lookup, &l);
-    st_until(&cp_b, &l.done);
+    l = st_lookup(&cp_b, log, KS_TS_MAX);
     KT_EQ(l.offset, 199);
     KT_EQ(l.ts, 1099001);
-    l.done = false;
-    ks_log_lookup(log, 2000000, on_lookup, &l);
-    st_until(&cp_b, &l.done);
+    l = st_lookup(&cp_b, log, 2000000);
     KT_EQ(l.offset, -1);
     st_close(&cp_b, log);
     cp_end();

@@ -9,15 +9,12 @@ static struct kc_uuid topic;
 
 static void begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&b1, &vol, 1);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &topic);
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
+    st_end(&vol, &b1);
 }
 
 static void acked_batches_are_read_back(void)
@@ -83,12 +80,7 @@ static void offsets_out_of_range_are_refused(void)
 static void small_segments_roll_and_survive_a_restart(void)
 {
     begin();
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 1000;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    struct ks_log *log = o.log;
-    ks_log_own(log, &b1.loop);
+    struct ks_log *log = st_log_small(&b1, &topic, 1000);
     for (int i = 0; i < 100; i++) {
         KT_EQ(st_put(&b1, log, 3), i * 3);
     }
@@ -149,23 +141,9 @@ static void a_large_batch_of_one_holder_is_not_copied(void)
     end();
 }
 
-struct looked {
-    bool done;
-    int16_t error;
-    int64_t offset, ts;
-    int32_t epoch;
-};
-
-static void on_lookup(void *ctx, int16_t error, int64_t offset, int64_t ts, int32_t epoch)
+static struct st_lookup lookup(struct ks_log *log, int64_t ts)
 {
-    *(struct looked *)ctx = (struct looked){true, error, offset, ts, epoch};
-}
-
-static struct looked lookup(struct ks_log *log, int64_t ts)
-{
-    struct looked l = {0};
-    ks_log_lookup(log, ts, on_lookup, &l);
-    st_until(&b1, &l.done);
+    struct st_lookup l = st_lookup(&b1, log, ts);
     KT_EQ(l.error, 0);
     return l;
 }
@@ -185,7 +163,7 @@ static void timestamps_find_the_record(void)
     KT_EQ(lookup(log, 1004).ts, 2000);
     KT_EQ(lookup(log, 5003).offset, 19);
     KT_EQ(lookup(log, 5004).offset, -1);
-    struct looked l = lookup(log, KS_TS_MAX);
+    struct st_lookup l = lookup(log, KS_TS_MAX);
     KT_EQ(l.offset, 19);
     KT_EQ(l.ts, 5003);
     KT_EQ(l.epoch, 0);
@@ -201,7 +179,7 @@ static void where_no_record_has_a_timestamp_the_largest_is_the_first(void)
     for (int i = 0; i < 2; i++) {
         st_append(&b1, log, st_make(&(struct st_batch){.ts = -1}));
     }
-    struct looked l = lookup(log, KS_TS_MAX);
+    struct st_lookup l = lookup(log, KS_TS_MAX);
     KT_EQ(l.offset, 0);
     KT_EQ(l.ts, -1);
     KT_EQ(l.epoch, 0);

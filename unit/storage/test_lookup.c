@@ -10,42 +10,19 @@ static struct kc_uuid topic;
 
 static struct ks_log *begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&b1, &vol, 1);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &topic);
     return st_log(&b1, &topic, 0);
 }
 
 static void end(struct ks_log *log)
 {
     st_close(&b1, log);
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
-}
-
-struct looked {
-    bool done;
-    int16_t error;
-    int64_t offset, ts;
-    int32_t epoch;
-};
-
-static void on_lookup(void *ctx, int16_t error, int64_t offset, int64_t ts, int32_t epoch)
-{
-    *(struct looked *)ctx = (struct looked){true, error, offset, ts, epoch};
-}
-
-static struct looked lookup(struct ks_log *log, int64_t ts)
-{
-    struct looked l = {0};
-    ks_log_lookup(log, ts, on_lookup, &l);
-    st_until(&b1, &l.done);
-    return l;
+    st_end(&vol, &b1);
 }
 
 static void finds(struct ks_log *log, int64_t ts, int64_t offset, int64_t found_ts)
 {
-    struct looked l = lookup(log, ts);
+    struct st_lookup l = st_lookup(&b1, log, ts);
     KT_EQ(l.error, 0);
     KT_EQ(l.offset, offset);
     KT_EQ(l.ts, found_ts);
@@ -144,7 +121,7 @@ static void a_batch_that_does_not_open_is_told(void)
     KT_EQ(sk_append(&b1, log, bad), 5);
     KT_EQ(sk_append(&b1, log, batch(KS_CODEC_GZIP, 3000)), 10);
     finds(log, 1005, 1, 1030);
-    KT_EQ(lookup(log, 1500).error, KS_K_CORRUPT_MESSAGE);
+    KT_EQ(st_lookup(&b1, log, 1500).error, KS_K_CORRUPT_MESSAGE);
     finds(log, 3000, 10, 3000); /* others are found as ever */
     end(log);
 }

@@ -46,11 +46,9 @@ static void set_trap(enum st_op op, const char *end, void (*fn)(void))
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    struct ks_fs fs;
     st_vol_make(&vol);
     trap.armed = false;
-    st_fault_fs(&fs, &vol, &hooks);
-    st_broker_start_on(&b1, &fs, 1);
+    st_broker_start_hooked(&b1, &vol, 1, &hooks);
     st_broker_start(&b2, &vol, 2);
     KT_REQUIRE(ks_fs_posix(&other, vol.dir, NULL) == 0);
     topic = kc_uuid_random();
@@ -58,10 +56,8 @@ static void begin(void)
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
     ks_fs_fini(&other);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 static struct ks_log *victim; /* b2's log */
@@ -215,18 +211,14 @@ static void look_for_empty_files(void)
 static void nothing_is_written_to_the_next_file_before_its_roll(void) /* M10 */
 {
     begin();
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 300;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    ks_log_own(o.log, &b1.loop);
+    struct ks_log *log = st_log_small(&b1, &topic, 300);
     set_trap(ST_LINK, "ctl.1", look_for_empty_files);
     for (int i = 0; i < 6; i++) {
-        KT_EQ(st_put(&b1, o.log, 2), 2 * i);
+        KT_EQ(st_put(&b1, log, 2), 2 * i);
     }
     KT_EQ(trap.hits, 1);
     KT_EQ(empty_files, 1);
-    st_close(&b1, o.log);
+    st_close(&b1, log);
     end();
 }
 

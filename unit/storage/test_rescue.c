@@ -65,23 +65,19 @@ static void set_trap(enum st_op op, const char *end, int times, bool late, void 
 
 static void begin(bool network)
 {
-    struct ks_fs fs;
     st_vol_make(&vol);
     set_trap(ST_RENAME, "nothing", 0, false, NULL);
     hooks = (struct st_hooks){.before = before, .after = after, .network = network};
-    st_fault_fs(&fs, &vol, &hooks);
     st_broker_start(&b1, &vol, 1);
-    st_broker_start_on(&b2, &fs, 2);
+    st_broker_start_hooked(&b2, &vol, 2, &hooks);
     KT_REQUIRE(ks_fs_posix(&other, vol.dir, NULL) == 0);
     topic = kc_uuid_random();
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
     ks_fs_fini(&other);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 static void window(uint64_t bytes)

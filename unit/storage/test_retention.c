@@ -23,11 +23,9 @@ static int before(void *ctx, enum st_op op, const char *path)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    struct ks_fs fs;
     atomic_store(&sync_error, 0);
     st_vol_make(&vol);
-    st_fault_fs(&fs, &vol, &hooks);
-    st_broker_start_on(&b1, &fs, 1);
+    st_broker_start_hooked(&b1, &vol, 1, &hooks);
     topic = kc_uuid_random();
 }
 

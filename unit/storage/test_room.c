@@ -215,15 +215,11 @@ static int16_t delete_below(struct ks_log *log, int64_t offset)
 /* A log whose files take one batch of ten records each. */
 static struct ks_log *log_with(int batches)
 {
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 300;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    ks_log_own(o.log, &b1.loop);
+    struct ks_log *log = st_log_small(&b1, &topic, 300);
     for (int i = 0; i < batches; i++) {
-        KT_REQUIRE(st_put(&b1, o.log, 10) >= 0);
+        KT_REQUIRE(st_put(&b1, log, 10) >= 0);
     }
-    return o.log;
+    return log;
 }
 
 /* Refused; then the log has made the new claim that an error asks for, out of the reserve. */

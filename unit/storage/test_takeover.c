@@ -18,9 +18,7 @@ static void begin(void)
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 static bool gone_flag;
@@ -238,12 +236,7 @@ static void a_sealed_partition_needs_no_fence(void)
 static void planned_move(int64_t segment_bytes, int puts, bool mislead)
 {
     begin();
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = segment_bytes;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    struct ks_log *l1 = o.log;
-    ks_log_own(l1, &b1.loop);
+    struct ks_log *l1 = st_log_small(&b1, &topic, segment_bytes);
     for (int i = 0; i < puts; i++) {
         st_append(&b1, l1, st_make(&(struct st_batch){.count = 2, .pid = 9, .seq = 2 * i}));
     }
@@ -255,7 +248,8 @@ static void planned_move(int64_t segment_bytes, int puts, bool mislead)
         st_file_append(path, b.ptr, b.len);
         kc_buf_unref(b.buf);
     }
-    args = st_args(&b2, &topic, 0, &o);
+    struct st_open o;
+    struct ks_open_args args = st_args(&b2, &topic, 0, &o);
     args.condemned = st_condemn_none;
     o.handle = ks_log_prepare(b2.e, &args);
     st_until(&b2, &o.done);

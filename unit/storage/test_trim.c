@@ -21,34 +21,26 @@ static int before(void *ctx, enum st_op op, const char *path)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    struct ks_fs fs;
     atomic_store(&link_error, 0);
     st_vol_make(&vol);
-    st_fault_fs(&fs, &vol, &hooks);
-    st_broker_start_on(&b1, &fs, 1);
+    st_broker_start_hooked(&b1, &vol, 1, &hooks);
     st_broker_start(&b2, &vol, 2);
     topic = kc_uuid_random();
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_broker_stop(&b2);
-    st_vol_remove(&vol);
+    st_end_pair(&vol, &b1, &b2);
 }
 
 /* A log whose files take two batches of two records each; n batches. */
 static struct ks_log *log_with(int n)
 {
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.config.segment_bytes = 250;
-    KT_REQUIRE(st_open_rc(&b1, &args, &o) == 0);
-    ks_log_own(o.log, &b1.loop);
+    struct ks_log *log = st_log_small(&b1, &topic, 250);
     for (int i = 0; i < n; i++) {
-        st_put(&b1, o.log, 2);
+        st_put(&b1, log, 2);
     }
-    return o.log;
+    return log;
 }
 
 struct deletion {

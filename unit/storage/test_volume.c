@@ -1,4 +1,4 @@
-/* The volume around the logs: identity, probe, topics, producer ids, fsck. */
+/* The volume around the logs: identity, probe, topics, producer ids. */
 #include "st.h"
 
 #include <errno.h>
@@ -8,7 +8,6 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
-#include "storage/ks_fsck.h"
 #include "storage/ks_probe.h"
 
 static struct st_vol vol;
@@ -17,15 +16,12 @@ static struct kc_uuid topic;
 
 static void begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&b1, &vol, 1);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &topic);
 }
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
+    st_end(&vol, &b1);
 }
 
 static void a_volume_keeps_its_cluster_id(void)
@@ -139,70 +135,6 @@ static void producer_id_blocks_are_given_once(void)
     end();
 }
 
-static int fsck(struct ks_fsck_result *r, char *text, size_t cap)
-{
-    FILE *out = fmemopen(text, cap, "w");
-    struct ks_fsck_opts opts = {.dir = vol.dir, .out = out, .verbose = true};
-    int rc = ks_fsck(&opts, r, NULL);
-    fclose(out);
-    return rc;
-}
-
-static void fsck_tells_clean_open_and_damaged_apart(void)
-{
-    begin();
-    static char text[65536];
-    struct ks_fsck_result r;
-    char path[256];
-    struct ks_log *log = st_log(&b1, &topic, 0);
-    for (int i = 0; i < 10; i++) {
-        st_put(&b1, log, 2);
-    }
-    st_data_path(&vol, log, path);
-    KT_EQ(fsck(&r, text, sizeof(text)), 0);
-    KT_EQ(r.open_epochs, 1);
-    KT_EQ(r.live, 1);
-    KT_TRUE(strstr(text, "seal epoch 0 at offset 20") != NULL);
-    struct st_seal s;
-    st_seal(&b1, log, &s);
-    KT_EQ(fsck(&r, text, sizeof(text)), 0);
-    KT_EQ(r.open_epochs, 0);
-    KT_EQ(r.batches, 10);
-    KT_EQ(r.partitions, 1);
-    KT_EQ(r.zombie_bytes, 0);
-    st_file_append(path, "late", 4);
-    KT_EQ(fsck(&r, text, sizeof(text)), 0); /* late bytes are normal */
-    KT_EQ(r.zombie_bytes, 4);
-    int fd = open(path, O_WRONLY);
-    KT_EQ(pwrite(fd, "\xff\xff", 2, 300), 2);
-    close(fd);
-    KT_EQ(fsck(&r, text, sizeof(text)), KC_E_CORRUPT);
-    KT_TRUE(r.errors > 0);
-    KT_TRUE(strstr(text, "ERROR") != NULL);
-    end();
-}
-
-static void a_broken_chain_is_reported_not_repaired(void)
-{
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
-    st_put(&b1, log, 1);
-    struct st_seal s;
-    st_seal(&b1, log, &s);
-    log = st_log(&b1, &topic, 0);
-    st_close(&b1, log);
-    char path[KS_PATH_MAX];
-    ks_path_part(path, &topic, 0, "ctl.1");
-    KT_EQ(ks_fs_unlink(&b1.e->fs, path), 0); /* I7: contiguous */
-    struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    KT_EQ(st_open_rc(&b1, &args, &o), KC_E_CORRUPT);
-    static char text[65536];
-    struct ks_fsck_result r;
-    KT_EQ(fsck(&r, text, sizeof(text)), KC_E_CORRUPT);
-    end();
-}
-
 static void damage_under_a_seal_costs_that_range_only(void)
 {
     begin();
@@ -307,6 +239,5 @@ static void a_listing_torn_by_a_growing_chain_is_no_gap(void)
 
 KT_MAIN("volume", KT(a_volume_keeps_its_cluster_id), KT(a_volume_that_lies_is_refused),
         KT(topics_are_listed_until_they_are_removed), KT(producer_id_blocks_are_given_once),
-        KT(fsck_tells_clean_open_and_damaged_apart), KT(a_broken_chain_is_reported_not_repaired),
         KT(damage_under_a_seal_costs_that_range_only), KT(a_thousand_partitions_open_quickly),
         KT(a_listing_torn_by_a_growing_chain_is_no_gap))

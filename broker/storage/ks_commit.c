@@ -53,10 +53,10 @@ void ks_commit_push(struct ks_engine *e, struct ks_entry *entry)
         e->q_head = entry;
     }
     e->q_tail = entry;
-    pthread_mutex_unlock(&e->q_lock);
-    if (was_empty) {
+    if (was_empty) { /* under the lock: once it is free, the entry may be done, and the engine closed */
         pthread_cond_signal(&e->q_more);
     }
+    pthread_mutex_unlock(&e->q_lock);
 }
 
 /* Takes what is queued; waits for something unless work is left over. NULL with *stop: the end. */

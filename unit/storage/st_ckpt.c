@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 struct st_vol cp_vol;
@@ -13,10 +14,11 @@ static struct st_hooks hooks;
 static int before(void *ctx, enum st_op op, const char *path)
 {
     (void)ctx;
-    if (!cp_trap.part || op != cp_trap.op || !strstr(path, cp_trap.part)) {
+    const char *part = atomic_load(&cp_trap.part);
+    if (!part || op != cp_trap.op || !strstr(path, part)) {
         return 0;
     }
-    cp_trap.hits++;
+    atomic_fetch_add(&cp_trap.hits, 1);
     return cp_trap.rc;
 }
 

@@ -13,7 +13,7 @@ extern struct kc_uuid cp_topic;
 /* Operations of this kind on names that have `part` in them fail. */
 struct cp_trap {
     enum st_op op;
-    const char *part; /* NULL: none */
+    const char *_Atomic part; /* NULL: none */
     int rc;
     _Atomic int hits;
 };

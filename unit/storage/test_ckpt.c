@@ -199,9 +199,9 @@ static void a_failed_checkpoint_harms_nothing(void)
         cp_begin();
         struct ks_log *log = cp_open(20000);
         cp_trap.op = steps[i].op;
-        cp_trap.part = steps[i].part;
         cp_trap.rc = -EIO;
         cp_trap.hits = 0;
+        cp_trap.part = steps[i].part; /* armed */
         cp_put(log, 100);
         KT_TRUE(cp_trap.hits > 0);
         cp_trap.part = NULL;

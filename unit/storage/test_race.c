@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/kc_mem.h"
@@ -17,18 +18,18 @@ static struct ks_fs other; /* the volume as somebody else reaches it */
 static struct {
     enum st_op op;
     char end[64];
-    bool armed;
     void (*fn)(void);
-    int hits;
+    _Atomic bool armed; /* what is above does not change meanwhile */
+    _Atomic int hits;
 } trap;
 
 static int before(void *ctx, enum st_op op, const char *path)
 {
     (void)ctx;
-    if (trap.armed && op == trap.op && st_ends_with(path, trap.end)) {
-        trap.armed = false;
+    if (atomic_load(&trap.armed) && op == trap.op && st_ends_with(path, trap.end) &&
+        atomic_exchange(&trap.armed, false)) {
         trap.fn();
-        __atomic_add_fetch(&trap.hits, 1, __ATOMIC_RELEASE);
+        atomic_fetch_add(&trap.hits, 1);
     }
     return 0;
 }
@@ -252,7 +253,7 @@ static void files_go_only_after_their_trim_record(void) /* M8 */
     while (ks_log_offsets(log).start == 0) {
         uv_run(&b1.loop.uv, UV_RUN_ONCE);
     }
-    while (__atomic_load_n(&trap.hits, __ATOMIC_ACQUIRE) == 0) {
+    while (atomic_load(&trap.hits) == 0) {
         sched_yield(); /* the files go on a pool thread */
     }
     int64_t start = ks_log_offsets(log).start;

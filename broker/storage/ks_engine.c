@@ -44,6 +44,7 @@ void ks_inc_unref(struct ks_inc *inc)
 
 int ks_register(struct ks_engine *e, const struct kc_uuid *incarnation, struct kc_err *err)
 {
+    ks_tidy_before(e, incarnation);
     int64_t before = kc_mono_ms();
     int fd = ks_inc_publish(&e->fs, e->broker_id, incarnation, err);
     if (fd < 0) {
@@ -245,7 +246,8 @@ static int join_cluster(struct ks_fs *fs, char id[KC_UUID_B64_LEN + 1], struct k
             return kc_fail(err, rc, "cluster.json: %s", kc_strerror(rc));
         }
         rc = ks_fs_syncdir(fs, ".");
-        rc = rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc)) : ks_cluster_id_read(fs, there, err);
+        rc = rc ? kc_fail(err, rc, "volume: %s", kc_strerror(rc))
+                : ks_cluster_id_read(fs, there, err);
     }
     if (!rc && *id && strcmp(id, there) != 0) {
         rc = kc_fail(err, KC_E_FOREIGN, "the volume belongs to cluster %s, not to %s", there, id);
@@ -341,6 +343,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     kc_map_init(&e->zombies);
     ks_cleaner_init(e);
     ks_watch_init(e);
+    ks_tidy_init(e);
     ks_reserve_init(e, opts->reserve_bytes);
     int rc = make_dirs(&e->fs, &why);
     ks_reserve_find(e);
@@ -390,6 +393,7 @@ void ks_engine_unref(struct ks_engine *e)
     ks_inc_unref(e->inc);
     ks_cleaner_fini(e);
     ks_reserve_fini(e);
+    ks_tidy_fini(e);
     ks_watch_fini(e);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);

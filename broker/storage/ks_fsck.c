@@ -119,7 +119,7 @@ static int imagine_scan(struct fsck *f, const struct ks_epoch *e, struct ks_rec 
                               .partition = f->partition,
                               .chain = &f->chain,
                               .epoch = e,
-                              .unconfirmed = KS_UNCONFIRMED_MAX,
+                              .unconfirmed = KS_UNCONFIRMED_EVER,
                               .limit = INT64_MAX};
     char inc[KC_UUID_HEX_LEN + 1];
     kc_uuid_to_hex(&e->incarnation, inc);

@@ -66,7 +66,7 @@ static bool is_ours(const char *name, enum place place)
     case PIDS:
         return is_number(name);
     case BROKER:
-        return kc_uuid_from_hex(kc_str_of(name), &id) == 0 || behind(name, "reserve.");
+        return ks_inc_parse(name, &id, NULL) || behind(name, "reserve.");
     case TOPICS:
     case DELETED:
         return kc_uuid_from_b64(kc_str_of(name), &id) == 0;

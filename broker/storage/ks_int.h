@@ -23,6 +23,7 @@
 #include "storage/ks_engine.h"
 #include "storage/ks_reserve.h"
 #include "storage/ks_state.h"
+#include "storage/ks_tidy.h"
 #include "storage/ks_vol.h"
 #include "storage/ks_wire.h"
 
@@ -35,6 +36,7 @@ struct ks_inc {
     uint32_t inc8;
     int fd; /* O_PATH handle of the claim file */
     _Atomic bool fenced;
+    _Atomic bool claimed; /* something: an image names it as its broker's */
     _Atomic uint32_t next_seq; /* of data file names */
 };
 
@@ -289,6 +291,8 @@ struct ks_engine {
     struct rt_pool *scan, *warm, *read, *sync, *seal, *recover, *hint, *clean;
     struct ks_cleaner cleaner;
     struct ks_reserve reserve;
+    struct ks_tidy tidy;
+    int64_t tidy_ms; /* KS_TIDY_MS; tests make it small */
 
     pthread_mutex_t lock; /* guards inc, logs, orphans, condemned, zombies, shards */
     pthread_cond_t log_gone;

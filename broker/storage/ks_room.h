@@ -1,4 +1,5 @@
-/* ks_room.h - what a broker does while the volume takes no bytes: full, over quota, or read-only.
+/* ks_room.h - what a broker does while the volume takes no bytes: full, over quota, or read-only
+ * (ADR 17).
  *
  * Pure: errors, counts and time in, decisions out; ks_reserve.h does the I/O.
  *

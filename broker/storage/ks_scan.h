@@ -5,6 +5,8 @@
 #ifndef KS_SCAN_H
 #define KS_SCAN_H
 
+#include <assert.h>
+
 #include "storage/ks_batch.h"
 #include "storage/ks_fs.h"
 #include "storage/ks_rec.h"
@@ -42,8 +44,12 @@ int ks_scan(struct ks_fs *fs, struct ks_scan *s, ks_scan_fn fn, void *arg);
 
 /* ADR 10: an owner has at most this many bytes (or one batch, if that is larger) in a data file that
  * no sync has confirmed, so of what a claimant reads there all but the last so many are durable. Part
- * of the protocol between versions: an owner may use less than claimants assume, never more. */
-enum { KS_UNCONFIRMED_MAX = 1024 * 1024 };
+ * of the protocol between versions: the file may be of an older version, or of a newer one. */
+enum {
+    KS_UNCONFIRMED_MAX = 1024 * 1024, /* of this version's owners: may become less, never more */
+    KS_UNCONFIRMED_EVER = 1024 * 1024 /* of any version's, so claimants go by it: never less */
+};
+static_assert(KS_UNCONFIRMED_MAX <= KS_UNCONFIRMED_EVER, "a claimant would take too little");
 
 struct ks_epoch_scan {
     struct ks_fs *fs;
@@ -51,7 +57,7 @@ struct ks_epoch_scan {
     int32_t partition;
     const struct ks_chain *chain;
     const struct ks_epoch *epoch;
-    uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX */
+    uint64_t unconfirmed; /* KS_UNCONFIRMED_EVER */
     int64_t limit; /* offsets from here on do not count; INT64_MAX = none */
     /* Where to start: a snapshot of the epoch's owner. It was written only after everything before
      * that position was synced and acknowledged, so that much is whole, durable, and part of the

@@ -186,6 +186,9 @@ static int claim(struct ks_takeover *t, struct kc_err *err)
         return kc_fail(err, rc, "claim of epoch %d: %s", r.epoch, kc_strerror(rc));
     }
     t->epoch = r.epoch;
+    if (!atomic_exchange(&log->inc->claimed, true)) {
+        ks_tidy_now(log->e);
+    }
     return ks_chain_apply(&t->chain, &r, err);
 }
 
@@ -272,7 +275,8 @@ static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t l
                               .partition = t->log->partition,
                               .chain = &t->chain,
                               .epoch = e,
-                              .unconfirmed = eng->unconfirmed,
+                              .unconfirmed =
+                                  eng->unconfirmed + (KS_UNCONFIRMED_EVER - KS_UNCONFIRMED_MAX),
                               .limit = limit};
     struct ks_scan_start from;
     s.from = scan_start(t, e, &from) ? &from : NULL;

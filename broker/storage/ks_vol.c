@@ -221,6 +221,62 @@ int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarna
     return -ENOENT;
 }
 
+bool ks_inc_parse(const char *name, struct kc_uuid *ret, bool *ret_journal)
+{
+    char hex[KC_UUID_HEX_LEN + 1] = "";
+    size_t len = strlen(name);
+    int64_t n;
+    bool journal = len > KC_UUID_HEX_LEN + 2 && memcmp(name + KC_UUID_HEX_LEN, ".j", 2) == 0 &&
+                   kc_parse_i64(kc_str_of(name + KC_UUID_HEX_LEN + 2), &n) == 0 && n >= 0;
+    if (len != KC_UUID_HEX_LEN && !journal) {
+        return false;
+    }
+    memcpy(hex, name, KC_UUID_HEX_LEN);
+    if (ret_journal) {
+        *ret_journal = journal;
+    }
+    return kc_uuid_from_hex(kc_str_of(hex), ret) == 0;
+}
+
+enum { JOURNALS_A_LOOK = 64 };
+
+struct journals {
+    struct kc_uuid id;
+    int n;
+    char names[JOURNALS_A_LOOK][KC_UUID_HEX_LEN + 24];
+};
+
+static bool note_journal(void *arg, const char *name)
+{
+    struct journals *j = arg;
+    struct kc_uuid id;
+    bool journal;
+    if (ks_inc_parse(name, &id, &journal) && journal && kc_uuid_eq(&id, &j->id) &&
+        strlen(name) < sizeof(j->names[0])) {
+        snprintf(j->names[j->n++], sizeof(j->names[0]), "%s", name);
+    }
+    return j->n < JOURNALS_A_LOOK;
+}
+
+int ks_inc_remove(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation)
+{
+    struct journals j = {.id = *incarnation};
+    char dir[KS_PATH_MAX], path[KS_PATH_MAX];
+    snprintf(dir, sizeof(dir), "inc/%d", broker);
+    int rc = ks_fs_list(fs, dir, note_journal, &j);
+    for (int i = 0; !rc && i < j.n; i++) {
+        snprintf(path, sizeof(path), "inc/%d/%s", broker, j.names[i]);
+        rc = ks_fs_unlink(fs, path);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    if (!rc && j.n == JOURNALS_A_LOOK) {
+        rc = KC_E_BUSY; /* there may be more: next time */
+    }
+    ks_path_inc(path, broker, incarnation);
+    rc = rc ? rc : ks_fs_unlink(fs, path);
+    return rc == -ENOENT ? 0 : rc;
+}
+
 /* ---- chains ---- */
 
 struct listing {

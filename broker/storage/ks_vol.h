@@ -52,6 +52,13 @@ int ks_inc_check(struct ks_fs *fs, int fd, const char **why);
 /* Fences a condemned incarnation: when 0 is returned its fence checks fail for ever. */
 int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation);
 
+/* Is this the name of a claim file, or (*ret_journal) of a journal, <incarnation>.j<n>? ret_journal may
+ * be NULL. */
+bool ks_inc_parse(const char *name, struct kc_uuid *ret, bool *ret_journal);
+/* Removes the journals, then the claim file of an earlier incarnation of the same broker: fenced, and
+ * named by no unsealed epoch of any chain, in this order (ADR 13, J8). */
+int ks_inc_remove(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation);
+
 /* ---- chains ---- */
 
 /* Reads the records from c->next_k on. Names below known_k are known to exist, whatever a listing

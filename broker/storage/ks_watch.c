@@ -101,6 +101,7 @@ static void *watch_main(void *arg)
             ks_retention_post(e);
         }
         ks_cleaner_tick(e);
+        ks_tidy_tick(e);
         if (rest(e)) {
             return NULL;
         }

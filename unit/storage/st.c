@@ -86,6 +86,7 @@ void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_
     KT_REQUIRE(rc == 0);
     b->inc = kc_uuid_random();
     KT_REQUIRE(ks_register(b->e, &b->inc, &err) == 0);
+    atomic_store(&b->e->inc->claimed, true); /* else the first claim has the volume tidied */
 }
 
 void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)

@@ -120,6 +120,10 @@ int __wrap_ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *
         return 0;
     }
     if (mutant == SS_M1_SCAN_BEFORE_FENCE) {
+        bool takes_over = ss_inside(SS_S_OPEN) || ss_inside(SS_S_GO) || ss_inside(SS_S_RECOVER);
+        if (!takes_over) {
+            return -EIO; /* old claim files stay: their fence would hide the flaw */
+        }
         ss_put_off_fence(fs, broker, incarnation);
         return 0;
     }

@@ -313,7 +313,10 @@ static int read_kafka_configs(struct reader *r)
         return bad(r, "config", "must be a map of Kafka broker keys");
     }
     struct kb_config *c = r->c;
-    c->configs = kc_zalloc((json_object_size(map) + 1) * sizeof(*c->configs));
+    c->configs = kc_try_zalloc(json_object_size(map) + 1, sizeof(*c->configs));
+    if (!c->configs) {
+        return kc_fail(r->err, -ENOMEM, "out of memory");
+    }
     const char *key;
     json_t *v;
     json_object_foreach(map, key, v)
@@ -321,7 +324,10 @@ static int read_kafka_configs(struct reader *r)
         char *text = json_is_string(v) ? kc_strdup(json_string_value(v)) : NULL;
         if (!text && (json_is_number(v) || json_is_boolean(v))) {
             char *dump = json_dumps(v, JSON_ENCODE_ANY);
-            text = kc_strdup(dump ? dump : "");
+            if (!dump) {
+                return kc_fail(r->err, -ENOMEM, "out of memory");
+            }
+            text = kc_strdup(dump);
             free(dump);
         }
         char field[300], why[160];
@@ -376,7 +382,11 @@ int kb_config_load(const char *path, const struct kb_config_env *env, struct kb_
     if (!f) {
         return kc_fail(err, -errno, "cannot read %s: %s", path, kc_strerror(-errno));
     }
-    char *text = kc_alloc(FILE_MAX);
+    char *text = kc_try_alloc(FILE_MAX);
+    if (!text) {
+        fclose(f);
+        return kc_fail(err, -ENOMEM, "out of memory");
+    }
     size_t len = fread(text, 1, FILE_MAX, f);
     int rc = ferror(f)         ? kc_fail(err, -EIO, "cannot read %s", path)
              : len == FILE_MAX ? kc_fail(err, KC_E_CONFIG, "%s is larger than 1 MiB", path)

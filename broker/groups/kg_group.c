@@ -208,13 +208,20 @@ struct kg_member *kg_member_add(struct kg_group *g, const struct kg_member_spec 
     if (!m) {
         return NULL;
     }
+    if (g->n_members == g->room_members) {
+        int32_t room = g->room_members ? g->room_members * 2 : 4;
+        struct kg_member **members =
+            kc_try_realloc(g->members, (size_t)room * sizeof(struct kg_member *));
+        if (!members) {
+            member_free(m);
+            return NULL;
+        }
+        g->members = members;
+        g->room_members = room;
+    }
     if (!g->leader.ptr && !kg_str_set(&g->leader, m->id)) {
         member_free(m);
         return NULL;
-    }
-    if (g->n_members == g->room_members) {
-        g->room_members = g->room_members ? g->room_members * 2 : 4;
-        g->members = kc_realloc(g->members, (size_t)g->room_members * sizeof(struct kg_member *));
     }
     g->members[g->n_members++] = m;
     kc_map_put(&g->by_id, m->id.ptr, (size_t)m->id.len, m);
@@ -335,8 +342,15 @@ bool kg_pending_add(struct kg_group *g, struct kc_str id, int64_t deadline_ms)
         return false;
     }
     if (g->n_pending == g->room_pending) {
-        g->room_pending = g->room_pending ? g->room_pending * 2 : 4;
-        g->pending = kc_realloc(g->pending, (size_t)g->room_pending * sizeof(struct kg_pending));
+        int32_t room = g->room_pending ? g->room_pending * 2 : 4;
+        struct kg_pending *pending =
+            kc_try_realloc(g->pending, (size_t)room * sizeof(struct kg_pending));
+        if (!pending) {
+            kg_str_clear(&p.id);
+            return false;
+        }
+        g->pending = pending;
+        g->room_pending = room;
     }
     g->pending[g->n_pending++] = p;
     pending_note(g, g->n_pending - 1);

@@ -238,6 +238,17 @@ static void start_seals(struct ks_engine *e, struct ks_log **logs)
     }
 }
 
+/* Without memory for all logs of a turn, some wait for the next one; one always goes. */
+static struct ks_task *tasks_new(uint32_t *n)
+{
+    struct ks_task *tasks = kc_try_zalloc(*n, sizeof(*tasks));
+    while (!tasks && *n > 1) {
+        *n /= 2;
+        tasks = kc_try_zalloc(*n, sizeof(*tasks));
+    }
+    return tasks ? tasks : kc_zalloc(sizeof(*tasks));
+}
+
 static void turn(struct ks_engine *e, struct ks_log **logs)
 {
     uint32_t n = 0;
@@ -248,13 +259,13 @@ static void turn(struct ks_engine *e, struct ks_log **logs)
     for (struct ks_log *l = *logs; l; l = l->c_next) {
         n++;
     }
-    struct ks_task *tasks = kc_zalloc(n * sizeof(*tasks));
-    n = 0;
-    for (struct ks_log *l = *logs; l; l = l->c_next) {
-        tasks[n++].log = l;
+    struct ks_task *tasks = tasks_new(&n);
+    struct ks_log *l = *logs;
+    for (uint32_t i = 0; i < n; i++, l = l->c_next) {
+        tasks[i].log = l;
         l->c_listed = false;
     }
-    *logs = NULL;
+    *logs = l;
     run_tasks(e, tasks, n);
     if (check(e, tasks, n)) {
         atomic_fetch_add(&e->m_commits, 1);

@@ -38,8 +38,12 @@ static int parse_meta(const char *text, size_t len, struct ks_topic_meta *ret)
         memcpy(ret->name, name, strlen(name) + 1);
         ret->partitions = (int32_t)partitions;
         ret->internal = kc_json_bool(doc, "internal", false);
-        ret->configs_json = kc_strdup(text_configs);
-        rc = 0;
+        size_t room = strlen(text_configs) + 1;
+        ret->configs_json = kc_try_alloc(room);
+        rc = ret->configs_json ? 0 : -ENOMEM;
+        if (!rc) {
+            memcpy(ret->configs_json, text_configs, room);
+        }
     }
     free(text_configs);
     json_decref(doc);

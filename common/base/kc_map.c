@@ -47,7 +47,13 @@ void *kc_map_get(const struct kc_map *m, const void *key, size_t key_len)
 static void grow(struct kc_map *m)
 {
     size_t n = m->n_buckets ? m->n_buckets * 2 : 16;
-    struct kc_map_entry **fresh = kc_zalloc(n * sizeof(*fresh));
+    struct kc_map_entry **fresh = kc_try_zalloc(n, sizeof(*fresh));
+    if (!fresh) { /* longer chains will do, once there are any */
+        if (m->n_buckets) {
+            return;
+        }
+        fresh = kc_zalloc(n * sizeof(*fresh));
+    }
     for (size_t i = 0; i < m->n_buckets; i++) {
         for (struct kc_map_entry *e = m->buckets[i], *next; e; e = next) {
             next = e->next;

@@ -18,6 +18,7 @@
 #include "wire/kw_incremental_alter_configs.h"
 #include "wire/kw_init_producer_id.h"
 #include "wire/kw_list_offsets.h"
+#include "wire/kw_metadata.h"
 #include "wire/kw_offset_for_leader_epoch.h"
 #include "wire/kw_produce.h"
 
@@ -393,4 +394,31 @@ bool sw_describe_topics(struct sw *s)
     q.topics = &t;
     q.n_topics = 1;
     return sw_ask(s, 61, 0, &pq) && sw_ask(s, 75, 0, &q);
+}
+
+/* ---- the start ---- */
+
+bool sw_metadata(struct sw *s)
+{
+    struct kw_metadata_request_topic t = {.name = SW_TOPIC};
+    struct kw_metadata_request q;
+    kw_metadata_request_init(&q);
+    q.topics = &t;
+    q.n_topics = 1;
+    const struct kw_metadata_response *r = sw_ask(s, 3, 12, &q);
+    if (r) {
+        s->topic_id = r->topics[0].topic_id;
+    }
+    return r != NULL;
+}
+
+bool sw_ready(struct sw *s)
+{
+    return sw_create(s, SW_TOPIC, SW_TOPIC_PARTS, NULL) && sw_metadata(s) && sw_coordinates(s) &&
+           sw_list_offsets(s);
+}
+
+bool sw_verify(struct sw *s)
+{
+    return sw_verify_records(s) && sw_verify_offsets(s);
 }

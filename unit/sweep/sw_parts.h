@@ -21,6 +21,7 @@ bool sw_topic_admin(struct sw *s);
 bool sw_describe_configs(struct sw *s);
 bool sw_delete_records(struct sw *s);
 bool sw_describe_topics(struct sw *s);
+bool sw_metadata(struct sw *s);
 bool sw_verify_records(struct sw *s);
 
 bool sw_membership(struct sw *s);

@@ -48,20 +48,6 @@ static bool metadata_all(struct sw *s)
     return r && r->n_topics >= 2 && sw_ask(s, 60, 1, &c);
 }
 
-static bool metadata_named(struct sw *s)
-{
-    struct kw_metadata_request_topic t = {.name = SW_TOPIC};
-    struct kw_metadata_request q;
-    kw_metadata_request_init(&q);
-    q.topics = &t;
-    q.n_topics = 1;
-    const struct kw_metadata_response *r = sw_ask(s, 3, 12, &q);
-    if (r) {
-        s->topic_id = r->topics[0].topic_id;
-    }
-    return r != NULL;
-}
-
 /* A request that comes in pieces, then one that is none. */
 static bool pieces(struct sw *s)
 {
@@ -76,24 +62,13 @@ static bool pieces(struct sw *s)
            sw_send_raw(s, "GET / HTTP/1.1\r\n\r\n", 18) && sw_await_close(s);
 }
 
-bool sw_ready(struct sw *s)
-{
-    return sw_create(s, SW_TOPIC, SW_TOPIC_PARTS, NULL) && metadata_named(s) && sw_coordinates(s) &&
-           sw_list_offsets(s);
-}
-
-bool sw_verify(struct sw *s)
-{
-    return sw_verify_records(s) && sw_verify_offsets(s);
-}
-
 static const struct {
     const char *name;
     bool (*run)(struct sw *s);
 } scenarios[] = {{"api_versions", api_versions},
                  {"pieces", pieces},
                  {"metadata_all", metadata_all},
-                 {"metadata_named", metadata_named},
+                 {"metadata_named", sw_metadata},
                  {"produce_acks_1", sw_produce_acks_1},
                  {"produce_acks_all", sw_produce_acks_all},
                  {"produce_acks_0", sw_produce_acks_0},

@@ -187,11 +187,17 @@ void kb_run_on(struct kb_req *req, struct rt_loop *loop, void (*fn)(struct kb_re
     rt_post(loop, &req->msg);
 }
 
+/* The request goes in the next turn of its loop, not now: callers store the NULL in what the arena holds. */
 void *kb_alloc(struct kb_req *req, size_t n, size_t size)
 {
     void *p = kc_arena_zalloc(&req->arena, n ? n : 1, size);
     if (!p) {
-        kb_drop(req, "a request needs more memory than one may have");
+        struct request *r = KC_CONTAINER_OF(req, struct request, req);
+        r->end = ENDED_DROP;
+        r->why = "a request needs more memory than one may have";
+        req->next = finish;
+        req->msg.fn = run_next;
+        rt_post(req->home, &req->msg);
     }
     return p;
 }

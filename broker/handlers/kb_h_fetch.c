@@ -120,7 +120,10 @@ static void on_read(void *ctx, const struct ks_read_result *r)
     keep_aborted(p, r->n_slices > 0 ? r->next_offset : p->in->fetch_offset);
     if (!r->error && r->n_slices > 0) {
         p->slices = kc_try_zalloc((size_t)r->n_slices, sizeof(*p->slices));
-        p->item.error = p->slices ? KAFKA_NONE : KAFKA_KAFKA_STORAGE_ERROR;
+        for (int32_t i = 0; !p->slices && i < r->n_slices; i++) {
+            p->item.error = KAFKA_KAFKA_STORAGE_ERROR;
+            kc_buf_unref(r->slices[i].buf);
+        }
     }
     if (p->slices) {
         memcpy(p->slices, r->slices, (size_t)r->n_slices * sizeof(*p->slices));

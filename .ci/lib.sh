@@ -48,3 +48,14 @@ build() {
   [ -f "$ROOT/build/$preset/build.ninja" ] || step "configure $preset" cmake -S "$ROOT" --preset "$preset"
   step "build $preset" cmake --build "$ROOT/build/$preset" -j "$JOBS" ${1:+--target "$@"}
 }
+
+# run_ctest PRESET ARGS...: those tests of a build; sets the sums. Says only what failed.
+run_ctest() {
+  local out total bad
+  out=$(ctest --test-dir "$ROOT/build/$1" "${@:2}" -j "$JOBS" --output-on-failure 2>&1) || true
+  grep -vE '^ *[0-9]+/[0-9]+ .*Passed|^ *Start ' <<< "$out" | tail -n 120 >&2
+  total=$(sed -nE 's/.*tests failed out of ([0-9]+).*/\1/p' <<< "$out")
+  bad=$(sed -nE 's/.*, ([0-9]+) tests failed out of.*/\1/p' <<< "$out")
+  PASSED=$((${total:-0} - ${bad:-0}))
+  FAILED=${bad:-1}
+}

@@ -1,11 +1,15 @@
 /* takeover.c - how long it takes to take over many partitions of a broker that died, and to open
  * them again after an orderly seal.
  *
- *   kaas-takeover DIR PARTITIONS THREADS
+ *   kaas-takeover DIR PARTITIONS THREADS [SECONDS [FILES]]
  *
  * One engine leads PARTITIONS partitions with a few batches each; another, with THREADS takeovers at
  * once, fences it and opens them all; a third opens them after the second has sealed them. Prints a
- * JSON line: milliseconds until the first, half, 99 % and all of them were open. */
+ * JSON line: milliseconds until the first, half, 99 % and all of them were open.
+ *
+ * SECONDS: before that the first one appends to all partitions for so long, one batch each at a time.
+ * Prints acks a second, how long an ack took, and the longest time without any. FILES: turns of no more
+ * partitions sync their files, others a journal (ADR 13); a large number: never a journal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +22,12 @@
 #include "storage/ks_bytes.h"
 #include "storage/ks_int.h"
 
-enum { BATCHES = 3, VALUE = 200 };
+enum { BATCHES = 3, VALUE = 200, TOOK = 1 << 20 };
 
 struct broker {
+    int64_t until_us, last_us, pause_us; /* load */
+    uint64_t acks;
+    int64_t *took_us; /* TOOK of them, by the acks' number */
     struct rt_loop loop;
     struct ks_engine *e;
     struct ks_log **logs;
@@ -185,6 +192,80 @@ static void fill(struct broker *b)
     }
 }
 
+/* ---- load ---- */
+
+struct loader {
+    struct broker *b;
+    int i;
+    int64_t sent_us;
+};
+
+static void send_one(struct loader *l);
+
+static void on_load(void *ctx, const struct ks_append_result *r)
+{
+    struct loader *l = ctx;
+    struct broker *b = l->b;
+    int64_t now = kc_mono_us();
+    if (r->error) {
+        fprintf(stderr, "append: error %d\n", r->error);
+        exit(1);
+    }
+    b->pause_us = KC_MAX(b->pause_us, now - b->last_us);
+    b->last_us = now;
+    b->took_us[b->acks++ % TOOK] = now - l->sent_us;
+    if (now < b->until_us) {
+        send_one(l);
+    } else {
+        b->left--;
+        kc_free(l);
+    }
+}
+
+static void send_one(struct loader *l)
+{
+    struct kc_slice s = batch();
+    struct ks_append_args args = {.batches = s,
+                                  .origin = KS_FROM_CLIENT,
+                                  .now_wall_ms = kc_wall_ms(),
+                                  .acks = -1,
+                                  .done = on_load,
+                                  .ctx = l};
+    l->sent_us = kc_mono_us();
+    ks_log_append(l->b->logs[l->i], &args);
+    kc_buf_unref(s.buf);
+}
+
+static void load(struct broker *b, int64_t seconds)
+{
+    struct ks_metrics before, m;
+    int64_t start_us = kc_mono_us();
+    ks_metrics_read(b->e, &before);
+    b->left = b->n;
+    b->until_us = start_us + seconds * 1000000;
+    b->last_us = start_us;
+    b->took_us = kc_zalloc(TOOK * sizeof(*b->took_us));
+    for (int i = 0; i < b->n; i++) {
+        struct loader *l = kc_zalloc(sizeof(*l));
+        *l = (struct loader){.b = b, .i = i};
+        send_one(l);
+    }
+    turn_until_done(b);
+    ks_metrics_read(b->e, &m);
+    size_t n = (size_t)KC_MIN(b->acks, (uint64_t)TOOK);
+    qsort(b->took_us, n, sizeof(*b->took_us), by_time);
+    printf("{\"what\": \"load\", \"partitions\": %d, \"acks_per_s\": %.0f, \"p50_ms\": %.1f, "
+           "\"p99_ms\": %.1f, \"max_ms\": %.1f, \"pause_ms\": %.1f, \"fsyncs\": %llu, "
+           "\"frames\": %llu}\n",
+           b->n, (double)b->acks * 1e6 / (double)(kc_mono_us() - start_us),
+           (double)b->took_us[n / 2] / 1e3, (double)b->took_us[n * 99 / 100] / 1e3,
+           (double)b->took_us[n - 1] / 1e3, (double)b->pause_us / 1e3,
+           (unsigned long long)(m.fsyncs - before.fsyncs),
+           (unsigned long long)(m.frames - before.frames));
+    fflush(stdout);
+    kc_free(b->took_us);
+}
+
 static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)
 {
     struct broker *b = ctx;
@@ -209,8 +290,8 @@ static void seal_all(struct broker *b)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fprintf(stderr, "usage: kaas-takeover DIR PARTITIONS THREADS\n");
+    if (argc < 4 || argc > 6) {
+        fprintf(stderr, "usage: kaas-takeover DIR PARTITIONS THREADS [SECONDS [FILES]]\n");
         return 2;
     }
     int n = (int)strtol(argv[2], NULL, 10), threads = (int)strtol(argv[3], NULL, 10);
@@ -220,7 +301,13 @@ int main(int argc, char **argv)
     start(&b[0], argv[1], 0, 0, n);
     open_all(&b[0], &topic);
     report(&b[0], "create", 0);
+    if (argc > 5) {
+        b[0].e->direct_files = (uint32_t)strtoul(argv[5], NULL, 10);
+    }
     fill(&b[0]);
+    if (argc > 4) {
+        load(&b[0], strtol(argv[4], NULL, 10));
+    }
     start(&b[1], argv[1], 1, threads, n);
     open_all(&b[1], &topic);
     report(&b[1], "takeover", threads);

@@ -212,6 +212,11 @@ static bool deliver(struct ks_entry *entry)
     case KS_E_FLUSH:
         ks_ckpt_noted(entry->log, entry);
         break;
+    case KS_E_SYNCED:
+        if (!entry->log->closed) {
+            ks_ckpt_synced(entry->log, entry->file, entry->pos);
+        }
+        break;
     case KS_E_COMPACT:
         ks_clean_after(entry);
         break;
@@ -231,7 +236,8 @@ static void deliver_all(struct ks_entry *head)
         bool appended = false;
         while (head && head->log == log) {
             struct ks_entry *next = head->next;
-            appended = appended || head->kind != KS_E_CLOSE; /* a recovery changes the epoch */
+            /* A recovery changes the epoch; nobody waits for the others. */
+            appended = appended || (head->kind != KS_E_CLOSE && head->kind != KS_E_SYNCED);
             if (!deliver(head)) {
                 ks_entry_free(head);
             }

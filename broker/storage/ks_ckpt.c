@@ -160,6 +160,7 @@ static bool encode(struct ks_log *log, const struct ks_prods *producers)
     kc_free(c->data);
     c->data = NULL;
     c->name = (struct ks_snap_name){.file = seg->file->id, .offset = log->st.end};
+    c->pos = seg->len;
     return ks_hint_encode(&a, &c->data, &c->len) == 0;
 }
 
@@ -197,6 +198,20 @@ void ks_ckpt_noted(struct ks_log *log, const struct ks_entry *entry)
         KC_ASSERT(exact || !c->data);
     }
     if (c->data && entry->synced) {
+        write_now(log);
+    }
+}
+
+void ks_ckpt_synced(struct ks_log *log, const struct ks_file *file, uint64_t pos)
+{
+    struct ks_ckpt *c = &log->ckpt;
+    const struct ks_seg *seg = log->st.n_segs ? &log->st.segs[log->st.n_segs - 1] : NULL;
+    if (seg && seg->file == file && seg->len <= pos) {
+        c->unsynced = false;
+    }
+    /* A file before the last one was synced when the last one followed it. */
+    bool covered = ks_file_eq(c->name.file, file->id) ? c->pos <= pos : seg && seg->file == file;
+    if (c->data && covered) {
         write_now(log);
     }
 }

@@ -3,8 +3,8 @@
  * The state of producers runs ahead of what is acknowledged, so a snapshot is taken in three steps on
  * the owner's loop: at the append that fills the interval the producers are copied; when that append
  * is acked the content is encoded, for now the index and the position are those of the same offset;
- * when a sync covers it (at once, unless flush.messages is relaxed) a job on a pool of its own writes
- * it. A failure is logged, and nothing waits for it: the next opening reads more. */
+ * when a sync of the file covers it (at once, unless flush.messages is relaxed or the turn went into a
+ * journal, ADR 13) a job on a pool of its own writes it. A failure is logged, and nothing waits for it: the next opening reads more. */
 #ifndef KS_CKPT_H
 #define KS_CKPT_H
 
@@ -13,11 +13,14 @@
 struct ks_log;
 struct ks_entry;
 struct ks_engine;
+struct ks_file;
 
 /* Of an open log; owner loop, but for what the job under way has. */
 struct ks_ckpt {
     uint64_t since; /* bytes appended since the last snapshot was begun */
-    bool unsynced; /* the last acked batch waits for a sync (relaxed flush.messages) */
+    bool
+        unsynced; /* the last acked batch waits for a sync of its file (relaxed flush.messages, or it
+                      stands in a journal) */
     bool stale; /* producers know of batches that will not be acked: nothing may be taken */
     bool wanted; /* at the next append, whatever the interval says */
     bool copied; /* producers are those at `offset` */
@@ -26,6 +29,7 @@ struct ks_ckpt {
     uint8_t *data; /* encoded, waits for a sync; name says where */
     size_t len;
     struct ks_snap_name name;
+    uint64_t pos; /* of it, in its file */
     _Atomic bool busy; /* a job is under way: it has `known` */
     _Atomic bool failed; /* the last one */
     _Atomic int64_t covered; /* newest snapshot known to be on the volume; 0 = none */
@@ -48,6 +52,8 @@ void ks_ckpt_fini(struct ks_ckpt *c);
 void ks_ckpt_opened(struct ks_log *log, const struct ks_build *b);
 void ks_ckpt_appended(struct ks_log *log, uint64_t bytes);
 void ks_ckpt_noted(struct ks_log *log, const struct ks_entry *entry);
+/* A sync behind has confirmed that many bytes of a file of the log. */
+void ks_ckpt_synced(struct ks_log *log, const struct ks_file *file, uint64_t pos);
 /* The last segment is finished: its index is written if it is worth a file. */
 void ks_ckpt_finished(struct ks_log *log);
 /* After our own seal of everything that was appended. */

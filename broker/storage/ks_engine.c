@@ -175,7 +175,16 @@ struct ks_key ks_key_of(const struct kc_uuid *topic, int32_t partition)
     return k;
 }
 
-void ks_engine_remember(struct ks_engine *e, const struct ks_log *log)
+/* Its epoch is sealed, or nobody asks for it any more. */
+static void orphan_free(struct ks_orphan *o)
+{
+    for (uint32_t i = 0; o && i < o->n_journals; i++) {
+        ks_journal_unpend(o->journals[i]);
+    }
+    kc_free(o);
+}
+
+void ks_engine_remember(struct ks_engine *e, const struct ks_log *log, bool ends)
 {
     struct ks_key key = ks_key_of(&log->topic, log->partition);
     struct ks_orphan *o = kc_alloc(sizeof(*o));
@@ -187,9 +196,37 @@ void ks_engine_remember(struct ks_engine *e, const struct ks_log *log)
         .len = log->c_acked,
         .crc = log->c_crc,
         .synced = log->c_synced >= log->c_acked,
+        .stamp = ks_framed_stamp(e),
+        .n_journals = ends ? log->c_n_framed : 0,
     };
+    for (uint32_t i = 0; i < o->n_journals; i++) {
+        o->journals[i] = log->c_framed[i].journal;
+    }
     pthread_mutex_lock(&e->lock);
-    kc_free(kc_map_put(&e->orphans, &key, sizeof(key), o));
+    orphan_free(kc_map_put(&e->orphans, &key, sizeof(key), o));
+    pthread_mutex_unlock(&e->lock);
+}
+
+void ks_engine_sealed(struct ks_engine *e, const struct ks_log *log, int32_t epoch)
+{
+    struct ks_key key = ks_key_of(&log->topic, log->partition);
+    pthread_mutex_lock(&e->lock);
+    struct ks_orphan *o = kc_map_get(&e->orphans, &key, sizeof(key));
+    if (o && o->epoch < epoch) {
+        orphan_free(kc_map_del(&e->orphans, &key, sizeof(key)));
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The journals go with the commit thread. */
+static void let_go_of_journals(struct ks_engine *e)
+{
+    struct kc_map_iter it = {0};
+    pthread_mutex_lock(&e->lock);
+    for (struct kc_map_entry *m; (m = kc_map_next(&e->orphans, &it));) {
+        struct ks_orphan *o = m->value;
+        o->n_journals = 0;
+    }
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -197,11 +234,12 @@ void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed)
 {
     struct ks_key key = ks_key_of(&log->topic, log->partition);
     if (!sealed && log->c_file && !atomic_load(&log->inc->fenced)) {
-        ks_engine_remember(e, log);
+        ks_engine_remember(e, log, true);
     }
+    ks_journal_leave(log, sealed);
     pthread_mutex_lock(&e->lock);
     if (sealed) {
-        kc_free(kc_map_del(&e->orphans, &key, sizeof(key)));
+        orphan_free(kc_map_del(&e->orphans, &key, sizeof(key)));
     }
     kc_map_del(&e->logs, &key, sizeof(key));
     atomic_fetch_sub(&e->n_logs, 1);
@@ -294,8 +332,8 @@ static int start_threads(struct ks_engine *e, const struct ks_opts *opts)
     e->scan =
         rt_pool_new("ks-scan", opts->takeover_threads > 0 ? opts->takeover_threads : SCAN_THREADS);
     e->read = rt_pool_new("ks-read", opts->read_threads > 0 ? opts->read_threads : READ_THREADS);
-    e->sync =
-        rt_pool_new("ks-sync", opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS);
+    e->sync_threads = opts->commit_threads > 0 ? opts->commit_threads : SYNC_THREADS;
+    e->sync = rt_pool_new("ks-sync", e->sync_threads);
     e->seal = rt_pool_new("ks-seal", SEAL_THREADS);
     e->recover = rt_pool_new("ks-recover", RECOVER_THREADS);
     e->hint = rt_pool_new("ks-hint", HINT_THREADS);
@@ -327,6 +365,9 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->ctx = opts->ctx;
     e->broker_id = opts->broker_id;
     e->unconfirmed = KS_UNCONFIRMED_MAX;
+    e->direct_files = KS_DIRECT_FILES;
+    e->journal_bytes = KS_JOURNAL_BYTES;
+    atomic_init(&e->journal_ms, KS_JOURNAL_MS);
     atomic_init(&e->retention_check_ms, 10000);
     e->cache_bytes = opts->cache_bytes > 0 ? opts->cache_bytes : CACHE_BYTES;
     e->checkpoint_bytes = opts->checkpoint_bytes > 0 ? opts->checkpoint_bytes : KS_CKPT_BYTES;
@@ -337,6 +378,8 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     e->pools_gone = true; /* until they are there */
     pthread_cond_init(&e->log_gone, NULL);
     ks_graves_init(&e->graves);
+    pthread_mutex_init(&e->f_lock, NULL);
+    pthread_cond_init(&e->f_done, NULL);
     kc_map_init(&e->logs);
     kc_map_init(&e->orphans);
     kc_map_init(&e->condemned);
@@ -388,7 +431,7 @@ void ks_engine_unref(struct ks_engine *e)
     }
     kc_map_fini(&e->logs, NULL);
     kc_map_fini(&e->orphans, kc_free);
-    kc_map_fini(&e->condemned, NULL);
+    kc_map_fini(&e->condemned, kc_free);
     kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
     ks_cleaner_fini(e);
@@ -397,6 +440,9 @@ void ks_engine_unref(struct ks_engine *e)
     ks_watch_fini(e);
     ks_fds_fini(&e->fds);
     ks_graves_fini(&e->graves);
+    ks_framed_expire(e, INT64_MAX);
+    pthread_mutex_destroy(&e->f_lock);
+    pthread_cond_destroy(&e->f_done);
     pthread_cond_destroy(&e->log_gone);
     pthread_mutex_destroy(&e->lock);
     pthread_mutex_destroy(&e->p_lock);
@@ -419,6 +465,7 @@ void ks_engine_close(struct ks_engine *e)
     rt_pool_free(e->clean);
     rt_pool_free(e->recover); /* ends; what it pushes is still dealt with */
     ks_commit_stop(e);
+    let_go_of_journals(e);
     rt_pool_free(e->sync);
     rt_pool_free(e->seal);
     pthread_mutex_lock(&e->p_lock);
@@ -459,6 +506,8 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .appended_bytes = atomic_load(&e->m_appended),
         .commits = atomic_load(&e->m_commits),
         .fsyncs = atomic_load(&e->m_fsyncs),
+        .frames = atomic_load(&e->m_frames),
+        .journals = atomic_load(&e->m_journals),
         .fence_checks = atomic_load(&e->m_checks),
         .zombie_bytes = atomic_load(&e->m_zombie),
         .read_bytes = atomic_load(&e->m_read),

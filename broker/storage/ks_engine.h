@@ -63,8 +63,8 @@ enum ks_volume { KS_VOLUME_OK, KS_VOLUME_FULL, KS_VOLUME_READ_ONLY };
 enum ks_volume ks_volume_state(struct ks_engine *e);
 
 struct ks_metrics {
-    uint64_t appended_bytes, commits, fsyncs, fence_checks, zombie_bytes, read_bytes, cache_hits,
-        cache_misses, open_logs, errors;
+    uint64_t appended_bytes, commits, fsyncs, frames, journals, fence_checks, zombie_bytes,
+        read_bytes, cache_hits, cache_misses, open_logs, errors;
     uint64_t checkpoints; /* snapshots and indexes written */
     uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
     int64_t volume_free; /* bytes; -1 = not known */

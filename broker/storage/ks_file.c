@@ -114,3 +114,10 @@ void ks_file_release(struct ks_file *f)
         ks_fs_close(f->fs, old);
     }
 }
+
+int ks_file_sync_release(struct ks_file *f)
+{
+    int rc = ks_fs_datasync(f->fs, f->fd);
+    ks_file_release(f);
+    return rc;
+}

@@ -42,6 +42,8 @@ void ks_file_unref(struct ks_file *f); /* NULL allowed; the last one has it clos
 /* Pins it, opening it for reading if need be [blocking]; the descriptor or -errno (not pinned). */
 int ks_file_acquire(struct ks_file *f);
 void ks_file_release(struct ks_file *f); /* [blocking: may close the longest idle one] */
+int ks_file_sync_release(
+    struct ks_file *f); /* datasync of a pinned file, then release [blocking] */
 /* The descriptor of a pinned file. */
 static inline int ks_file_fd(const struct ks_file *f)
 {

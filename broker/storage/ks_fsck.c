@@ -7,6 +7,7 @@
 
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
+#include "storage/ks_frames.h"
 #include "storage/ks_hint.h"
 #include "storage/ks_probe.h"
 #include "storage/ks_scan.h"
@@ -314,6 +315,8 @@ static bool on_claim_file(void *arg, const char *name)
     struct kc_uuid inc;
     char path[KS_PATH_MAX];
     const char *why;
+    uint32_t n;
+    d->f->r->journals += ks_journal_named(name, &inc, &n);
     if (kc_uuid_from_hex(kc_str_of(name), &inc)) {
         return true;
     }
@@ -367,11 +370,12 @@ int ks_fsck_on(const struct ks_fs *fs, const struct ks_fsck_opts *opts, struct k
             " open), %" PRIu64 " files, %" PRIu64 " batches, %" PRIu64 " bytes; %" PRIu64
             " bytes beyond seals, %" PRIu64 " left-over files; %" PRIu64 " hints (%" PRIu64
             " unusable); claim files: %" PRIu64 " live, %" PRIu64 " fenced; %" PRIu64
-            " tombstones; names: %" PRIu64 " temporary, %" PRIu64 " strange, %" PRIu64
-            " not served; %" PRIu64 " errors\n",
+            " journals, %" PRIu64 " tombstones; names: %" PRIu64 " temporary, %" PRIu64
+            " strange, %" PRIu64 " not served; %" PRIu64 " errors\n",
             ret->topics, ret->partitions, ret->epochs, ret->open_epochs, ret->files, ret->batches,
             ret->bytes, ret->zombie_bytes, ret->leftovers, ret->hints, ret->bad_hints, ret->live,
-            ret->fenced, ret->tombstones, ret->temporary, ret->strange, ret->unlisted, ret->errors);
+            ret->fenced, ret->journals, ret->tombstones, ret->temporary, ret->strange,
+            ret->unlisted, ret->errors);
     return ret->errors ? kc_fail(err, KC_E_CORRUPT, "%" PRIu64 " errors", ret->errors) : 0;
 }
 

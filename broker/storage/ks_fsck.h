@@ -31,6 +31,7 @@ struct ks_fsck_result {
     uint64_t unlisted; /* topics without meta, partitions beyond what it says */
     uint64_t tombstones; /* of topics, gone or not */
     uint64_t live, fenced; /* claim files */
+    uint64_t journals; /* of incarnations (ADR 13) */
     uint64_t errors;
 };
 

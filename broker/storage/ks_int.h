@@ -3,9 +3,11 @@
  * Threads and what they own:
  *   owner loop     the upper half of ks_log: validation, offsets, state, cache, waiting callbacks
  *   commit thread  the queue; groups it by log, one task a log (on the sync pool when there are
- *                  several), then one fence check for all, then one message a loop
+ *                  several), the journal (ADR 13), then one fence check for all, then one message a
+ *                  loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
+ *   behind pool    syncs of files whose bytes stand in a journal; makes and removes journals
  *   scan pool      takeovers; warm pool: what is prepared for planned moves; recover pool:
  *                  recoveries, which takeovers may have to wait for; read pool: reads that miss the
  *                  cache, lookups
@@ -21,6 +23,8 @@
 #include "storage/ks_ckpt.h"
 #include "storage/ks_clean_pick.h"
 #include "storage/ks_engine.h"
+#include "storage/ks_frames.h"
+#include "storage/ks_journal.h"
 #include "storage/ks_reserve.h"
 #include "storage/ks_state.h"
 #include "storage/ks_tidy.h"
@@ -38,6 +42,7 @@ struct ks_inc {
     _Atomic bool fenced;
     _Atomic bool claimed; /* something: an image names it as its broker's */
     _Atomic uint32_t next_seq; /* of data file names */
+    _Atomic uint32_t next_journal;
 };
 
 struct ks_inc *ks_inc_ref(struct ks_inc *inc);
@@ -54,7 +59,8 @@ enum ks_entry_kind {
     KS_E_FLUSH, /* flush.ms is over */
     KS_E_COMPACT,
     KS_E_RECOVERED, /* a recovery ended: success or not */
-    KS_E_RETRY /* time for another recovery */
+    KS_E_RETRY, /* time for another recovery */
+    KS_E_SYNCED /* a sync behind of `file` up to `pos` came back with `rc` */
 };
 
 struct ks_entry {
@@ -78,7 +84,7 @@ struct ks_entry {
     int16_t error;
     uint64_t pos;
     struct ks_file *file; /* referenced */
-    bool synced; /* a sync covers it and all before it */
+    bool synced; /* a sync of its file covers it and all before it */
     /* KS_E_SEAL */
     struct rt_loop *seal_loop;
     ks_seal_done seal_done;
@@ -206,7 +212,12 @@ struct ks_log {
     /* issued in the running tick, become the acked ones when its check is done */
     int64_t c_new_end;
     uint32_t c_new_crc;
-    int64_t c_unsynced; /* records since the last sync (flush.messages > 1) */
+    uint64_t c_durable; /* bytes of c_file that are durable, there or as frames of a journal */
+    bool c_lies; /* an error on c_file: no later sync of it proves anything */
+    bool c_syncing; /* a sync behind is under way: nothing else may sync c_file (ADR 13, J7) */
+    uint32_t c_n_framed;
+    struct ks_framed_in c_framed[KS_JOURNALS]; /* commit thread */
+    int64_t c_unsynced; /* records that are durable nowhere (flush.messages > 1) */
     _Atomic int64_t c_flush_at_ms; /* monotonic; when to sync them, 0 = never */
     int64_t c_first_ts; /* max timestamp of the first batch of c_file; -1 = none */
     int64_t c_made_ms; /* wall clock: when c_file was made */
@@ -234,7 +245,10 @@ struct ks_orphan {
     struct ks_file_id file;
     uint64_t len;
     uint32_t crc;
-    bool synced; /* all of it */
+    bool synced; /* all of it, in its file */
+    uint64_t stamp; /* of ks_framed_stamp: its frames were written before */
+    uint32_t n_journals;
+    struct ks_jfile *journals[KS_JOURNALS]; /* that it keeps alive */
 };
 
 /* ---- the engine ---- */
@@ -289,6 +303,7 @@ struct ks_engine {
     int32_t broker_id;
     int64_t cache_bytes, checkpoint_bytes, index_bytes;
     struct rt_pool *scan, *warm, *read, *sync, *seal, *recover, *hint, *clean;
+    int32_t sync_threads;
     struct ks_cleaner cleaner;
     struct ks_reserve reserve;
     struct ks_tidy tidy;
@@ -299,7 +314,8 @@ struct ks_engine {
     struct ks_inc *inc;
     struct kc_map logs; /* partition key -> struct ks_log: from opening to the last commit */
     struct kc_map orphans; /* partition key -> struct ks_orphan */
-    struct kc_map condemned; /* incarnations that we have fenced, for ever */
+    struct kc_map condemned; /* incarnations that we have fenced, for ever -> uint64_t: when, on
+                                the clock of ks_framed_stamp */
     struct kc_map zombies; /* partition key -> uint64_t: late bytes that m_zombie has already */
     struct ks_shard *shards;
     int32_t n_shards;
@@ -315,6 +331,12 @@ struct ks_engine {
     struct ks_entry *q_head, *q_tail;
     bool q_stop;
     uint32_t n_sealing; /* commit thread: seals that have not come back */
+    struct ks_journal *journal; /* commit thread */
+
+    pthread_mutex_t f_lock; /* guards framed */
+    pthread_cond_t f_done;
+    struct ks_framed *framed; /* frames of other incarnations, for some seconds */
+    _Atomic uint64_t framed_clock;
 
     pthread_t watch_thread; /* once a second: fence check, retries, retention */
     pthread_mutex_t w_lock; /* guards w_stop, w_again */
@@ -322,6 +344,9 @@ struct ks_engine {
     bool w_stop, w_again;
 
     uint64_t unconfirmed; /* KS_UNCONFIRMED_MAX, the same at every broker; tests make it small */
+    uint32_t direct_files; /* KS_DIRECT_FILES; tests make these small, too */
+    uint64_t journal_bytes; /* KS_JOURNAL_BYTES */
+    _Atomic int64_t journal_ms; /* KS_JOURNAL_MS */
     _Atomic size_t queued_bytes;
     _Atomic int64_t checked_ms; /* monotonic time just before the last successful fence check */
     _Atomic int64_t n_logs; /* in the map */
@@ -330,7 +355,7 @@ struct ks_engine {
     _Atomic int64_t retention_check_ms;
 
     _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
-        m_errors, m_ckpts, m_open_read, m_open_read_max;
+        m_errors, m_frames, m_journals, m_ckpts, m_open_read, m_open_read_max;
     _Atomic uint64_t m_cleanings, m_clean_read, m_clean_written, m_clean_errors;
     _Atomic int64_t m_uncleanable; /* partitions that the cleaner gave up */
 };
@@ -353,8 +378,11 @@ void ks_engine_unref(struct ks_engine *e);
 void ks_engine_defer(struct ks_engine *e, struct rt_work *work);
 /* The incarnation of new claims is still this one, and not known to be fenced. */
 bool ks_engine_current(struct ks_engine *e, const struct ks_inc *inc);
-/* Keeps the acked end of the log's epoch, for the seal that a later claim of ours appends. */
-void ks_engine_remember(struct ks_engine *e, const struct ks_log *log);
+/* Keeps the acked end of the log's epoch, for the seal that a later claim of ours appends. ends: the
+ * log goes, and its share of the journals passes on. */
+void ks_engine_remember(struct ks_engine *e, const struct ks_log *log, bool ends);
+/* All epochs before this one are sealed, durably: what was kept for them may go. */
+void ks_engine_sealed(struct ks_engine *e, const struct ks_log *log, int32_t epoch);
 /* The log leaves the map: its partition may be opened again. */
 void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed);
 /* Counts what a takeover read. */
@@ -412,6 +440,7 @@ void ks_clean_after(struct ks_entry *entry); /* owner loop: the COMPACT's outcom
 int ks_commit_start(struct ks_engine *e);
 void ks_commit_stop(struct ks_engine *e);
 void ks_commit_push(struct ks_engine *e, struct ks_entry *entry); /* any thread */
+void ks_commit_wake(struct ks_engine *e); /* any thread: a journal was made */
 struct ks_entry *ks_entry_new(struct ks_log *log,
                               enum ks_entry_kind kind); /* NULL: only KS_E_APPEND */
 void ks_entry_free(struct ks_entry *entry);
@@ -429,15 +458,31 @@ void ks_log_file_begins(struct ks_log *log);
 /* One turn of a log's lower half: a run of appends written and synced, or one other
  * entry. What it took is in taken, in order. */
 struct ks_task {
-    struct rt_work work;
     struct ks_log *log;
     struct ks_entry *taken, *taken_tail;
     bool issued; /* wrote something that needs the fence check */
-    struct ks_latch *latch;
+    bool later; /* in: do not sync, the turn does it for all (ADR 13) */
+    bool unsynced; /* wrote bytes that have to become durable in this turn */
+    bool fits; /* as a frame */
+    bool frame; /* it goes into the journal */
+    uint64_t written; /* bytes, up to c_pos */
 };
 void ks_task_run(struct ks_task *t);
+/* Syncs what a run left unsynced. */
+void ks_task_sync(struct ks_task *t);
+/* The journal failed: what was written is not durable. */
+void ks_task_refuse(struct ks_task *t);
+/* No more writes under the log's epoch; appends get `error` until a recovery has opened a new one. */
+void ks_task_fail(struct ks_log *log, int16_t error);
+/* The next run of this log, whose file must not be synced now, would go into one frame. */
+bool ks_task_fits(const struct ks_log *log);
 /* After the check: what was issued is acked, or (fenced) is not. */
 void ks_task_settle(struct ks_task *t, bool fence_ok);
+void ks_task_log_error(const struct ks_log *log, const char *what, int rc);
+int ks_task_sync_file(struct ks_log *log); /* c_file; never while a sync behind is under way */
+int ks_task_sync_dir(struct ks_log *log); /* of the partition */
+
+/* ks_seal.c */
 /* Appends the SEAL of the log's own epoch; fills the entry. Sync pool. */
 void ks_task_seal(struct ks_log *log, struct ks_entry *entry);
 
@@ -490,6 +535,15 @@ int ks_takeover_run(struct ks_takeover *t, struct kc_err *err);
 int ks_data_file_new(struct ks_log *log, struct ks_file **ret);
 /* Its descriptor only, or -errno. */
 int ks_data_file_create(struct ks_log *log, struct ks_file_id *ret);
+
+/* ks_framecache.c: pool threads */
+/* Now, on the clock of readings: greater than every stamp before. */
+uint64_t ks_framed_stamp(struct ks_engine *e);
+/* The frames of an incarnation (ks_frames_read), from a reading that began after `since`. */
+int ks_framed_get(struct ks_engine *e, int32_t broker, const struct kc_uuid *incarnation,
+                  uint64_t since, struct ks_frames **ret, struct kc_err *err);
+/* Lets go of readings that were not used for some seconds. */
+void ks_framed_expire(struct ks_engine *e, int64_t now_mono_ms);
 
 /* ks_recover.c: after an error on a file, a new claim and a new file under the same log. */
 void ks_recover_start(struct ks_log *log); /* commit or watch thread; c_recovering is set */

@@ -75,10 +75,11 @@ void ks_log_install_lower(struct ks_log *log, struct ks_takeover *t)
     log->c_file = ks_file_ref(t->file);
     log->c_epoch = t->epoch;
     log->c_next_k = t->chain.next_k;
-    log->c_pos = log->c_acked = log->c_synced = 0;
+    log->c_pos = log->c_acked = log->c_synced = log->c_durable = 0;
     log->c_end = log->c_new_end = t->build.st.end;
     log->c_crc = log->c_new_crc = 0;
     log->c_unsynced = 0;
+    log->c_lies = false;
     atomic_store(&log->c_flush_at_ms, 0);
     ks_log_file_begins(log);
     log->c_failed = false;

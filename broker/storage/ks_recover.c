@@ -31,7 +31,7 @@ static void run(struct rt_work *w)
 void ks_recover_start(struct ks_log *log)
 {
     struct ks_engine *e = log->e;
-    ks_engine_remember(e, log);
+    ks_engine_remember(e, log, false);
     struct recovery *r = kc_zalloc(sizeof(*r));
     r->work.fn = run;
     r->log = ks_log_ref(log);

@@ -21,7 +21,8 @@ struct spot {
  * behind it: the tail is looked for from one of them on. */
 struct spots {
     uint64_t gap;
-    struct spot older, newer;
+    uint64_t frame_pos; /* of the first frame; UINT64_MAX = there is none */
+    struct spot older, newer, framed;
     uint32_t crc; /* of the batch before the one at hand */
 };
 
@@ -31,6 +32,9 @@ static int on_scanned(void *arg, const struct ks_batch *b, uint64_t pos)
     if (pos - s->newer.pos >= s->gap) {
         s->older = s->newer;
         s->newer = (struct spot){.pos = pos, .next = b->base, .crc = s->crc};
+    }
+    if (pos == s->frame_pos) {
+        s->framed = (struct spot){.pos = pos, .next = b->base, .crc = s->crc};
     }
     s->crc = b->crc;
     return 0;
@@ -42,12 +46,22 @@ static int at_tail(void *arg, const struct ks_batch *b, uint64_t pos)
     return pos + b->size > *cut ? STOP : 0;
 }
 
+/* What lies before is durable in the file itself: no crash takes it, no error was told of it. */
+static uint64_t safe_len(const struct ks_epoch_scan *r)
+{
+    uint64_t cut = r->len > r->unconfirmed ? r->len - r->unconfirmed : 0;
+    return r->overlay.n ? KC_MIN(cut, r->overlay.first->f.pos) : cut;
+}
+
 /* The first batch of the tail. */
 static int find_tail(struct ks_epoch_scan *r, const struct ks_scan *scan, const struct spots *spots)
 {
-    uint64_t cut = r->len > r->unconfirmed ? r->len - r->unconfirmed : 0;
-    const struct spot *from = spots->newer.pos <= cut ? &spots->newer : &spots->older;
+    uint64_t cut = safe_len(r);
+    const struct spot *from = spots->newer.pos <= cut   ? &spots->newer
+                              : spots->older.pos <= cut ? &spots->older
+                                                        : &spots->framed;
     struct ks_scan s = {.fd = scan->fd,
+                        .frames = r->overlay,
                         .epoch = scan->epoch,
                         .limit = r->len,
                         .end = r->end,
@@ -68,9 +82,18 @@ static int scan_file(struct ks_epoch_scan *r, const struct ks_chain_file *f,
 {
     bool rolled = f->end >= 0;
     struct spot at = {.pos = from->pos, .next = from->next, .crc = from->crc};
-    struct spots spots = {.gap = r->unconfirmed, .older = at, .newer = at, .crc = from->crc};
+    /* A file before a ROLL was synced whole before the ROLL was linked: its frames say nothing. */
+    r->overlay =
+        rolled ? (struct ks_overlay){0} : ks_frames_of(r->frames, &r->topic, r->partition, f->id);
+    struct spots spots = {.gap = r->unconfirmed,
+                          .frame_pos = r->overlay.n ? r->overlay.first->f.pos : UINT64_MAX,
+                          .older = at,
+                          .newer = at,
+                          .framed = at,
+                          .crc = from->crc};
     struct ks_scan s = {
         .fd = r->fd,
+        .frames = r->overlay,
         .epoch = r->epoch->epoch,
         .limit = rolled ? f->len : UINT64_MAX, /* up to a ROLL's base, never by size */
         .end = KC_MIN(rolled ? f->end : INT64_MAX, r->limit),
@@ -196,6 +219,7 @@ int ks_tail_copy(const struct ks_epoch_scan *s, int to, struct ks_file_id id, st
         return -ENOMEM;
     }
     struct ks_scan walk = {.fd = s->fd,
+                           .frames = s->overlay,
                            .epoch = s->epoch->epoch,
                            .limit = s->len,
                            .end = s->end,
@@ -214,8 +238,7 @@ int ks_tail_copy(const struct ks_epoch_scan *s, int to, struct ks_file_id id, st
     }
     /* The tail may have become shorter since it was scanned: the server has crashed, nobody was told
      * of what is gone. What lies before the tail cannot be gone. */
-    uint64_t safe = s->len > s->unconfirmed ? s->len - s->unconfirmed : 0;
-    if (walk.pos < safe) {
+    if (walk.pos < safe_len(s)) {
         return -EIO;
     }
     ks_epoch_seal(s, ret);

@@ -30,7 +30,7 @@ static const uint8_t *at(struct window *w, uint64_t pos, size_t want, size_t *re
         return NULL;
     }
     size_t room = (size_t)KC_MIN((uint64_t)WINDOW, w->s->limit - pos);
-    ssize_t n = ks_fs_pread(w->fs, w->s->fd, w->buf, room, pos);
+    ssize_t n = ks_overlay_pread(&w->s->frames, w->fs, w->s->fd, w->buf, room, pos);
     if (n < 0) {
         *rc = (int)n;
         w->len = 0;

@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #include "storage/ks_batch.h"
-#include "storage/ks_fs.h"
+#include "storage/ks_frames.h"
 #include "storage/ks_rec.h"
 
 /* Nonzero stops the walk and is returned. */
@@ -16,6 +16,7 @@ typedef int (*ks_scan_fn)(void *arg, const struct ks_batch *b, uint64_t pos);
 
 struct ks_scan {
     int fd;
+    struct ks_overlay frames; /* laid over the file (ADR 13); zero = none */
     int32_t epoch; /* every batch must carry it (I9) */
     bool gaps; /* a compacted file: offsets grow, but may be left out, and epochs grow from
                   first_epoch to epoch */
@@ -58,6 +59,7 @@ struct ks_epoch_scan {
     const struct ks_chain *chain;
     const struct ks_epoch *epoch;
     uint64_t unconfirmed; /* KS_UNCONFIRMED_EVER */
+    const struct ks_frames *frames; /* of the epoch's incarnation, or NULL */
     int64_t limit; /* offsets from here on do not count; INT64_MAX = none */
     /* Where to start: a snapshot of the epoch's owner. It was written only after everything before
      * that position was synced and acknowledged, so that much is whole, durable, and part of the
@@ -74,8 +76,9 @@ struct ks_epoch_scan {
     int64_t end;
     uint64_t len;
     uint32_t crc;
-    /* The first batch that reaches into the last `unconfirmed` bytes of it, and the checksum of the
-     * one before. tail_pos = len: all of it is durable. */
+    struct ks_overlay overlay; /* the frames of `file` */
+    /* The first batch that reaches into the last `unconfirmed` bytes of it or into a frame, and the
+     * checksum of the one before. tail_pos = len: all of it is durable. */
     uint64_t tail_pos;
     int64_t tail_base;
     uint32_t tail_crc;

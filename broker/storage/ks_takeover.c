@@ -223,7 +223,11 @@ static int rescue(struct ks_takeover *t, const struct ks_epoch_scan *s, bool for
     struct ks_fs *fs = &t->log->e->fs;
     int rc;
     ks_epoch_seal(s, ret);
-    if (s->tail_pos == s->len || (!force && !ks_fs_network(fs) && ks_fs_datasync(fs, s->fd) == 0)) {
+    /* Bytes of frames are copied in any case: their owner may have been told that the file failed, and
+     * what this machine's cache shows of it proves nothing (ADR 13, J6). */
+    bool framed = s->overlay.n && s->overlay.first->f.pos < s->len;
+    if (s->tail_pos == s->len ||
+        (!force && !framed && !ks_fs_network(fs) && ks_fs_datasync(fs, s->fd) == 0)) {
         return 0;
     }
     do {
@@ -265,11 +269,17 @@ static bool scan_start(struct ks_takeover *t, const struct ks_epoch *e, struct k
     return found;
 }
 
-/* Step 4: the longest valid prefix of an epoch's files, opened after the fence. */
-static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t limit,
-                      bool force_copy, struct ks_rec *ret, struct kc_err *err)
+/* Step 4: the longest valid prefix of an epoch's files, opened after the fence and after the journals
+ * of its incarnation were read (ADR 13, J3). o: what we know of the epoch ourselves, or NULL. */
+static int scan_once(struct ks_takeover *t, const struct ks_epoch *e, const struct ks_orphan *o,
+                     uint64_t since, struct ks_rec *ret, struct kc_err *err)
 {
     struct ks_engine *eng = t->log->e;
+    struct ks_frames *frames;
+    int rc = ks_framed_get(eng, e->broker, &e->incarnation, since, &frames, err);
+    if (rc) {
+        return rc;
+    }
     struct ks_epoch_scan s = {.fs = &eng->fs,
                               .topic = t->log->topic,
                               .partition = t->log->partition,
@@ -277,14 +287,29 @@ static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, int64_t l
                               .epoch = e,
                               .unconfirmed =
                                   eng->unconfirmed + (KS_UNCONFIRMED_EVER - KS_UNCONFIRMED_MAX),
-                              .limit = limit};
+                              .frames = frames,
+                              .limit = o ? o->end : INT64_MAX};
     struct ks_scan_start from;
     s.from = scan_start(t, e, &from) ? &from : NULL;
-    int rc = ks_epoch_scan(&s, err);
+    rc = ks_epoch_scan(&s, err);
     t->scanned += s.read;
     if (!rc) {
-        rc = rescue(t, &s, force_copy, ret, err);
+        rc = rescue(t, &s, o != NULL, ret, err);
         ks_fs_close(&eng->fs, s.fd);
+    }
+    ks_frames_unref(frames);
+    return rc;
+}
+
+/* since: of ks_framed_get. A journal that goes away meanwhile has done its duty (J2): all over again,
+ * the listing is without it, and the file, opened anew, has its bytes (J9). */
+static int scan_epoch(struct ks_takeover *t, const struct ks_epoch *e, const struct ks_orphan *o,
+                      uint64_t since, struct ks_rec *ret, struct kc_err *err)
+{
+    int rc = -ESTALE;
+    for (int i = 0; i <= KS_JOURNALS && rc == -ESTALE; i++) {
+        rc = scan_once(t, e, o, since, ret, err);
+        since = ks_framed_stamp(t->log->e);
     }
     return rc;
 }
@@ -308,11 +333,12 @@ static bool orphan_of(struct ks_takeover *t, const struct ks_epoch *e, struct ks
 static int own_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_rec *ret,
                    struct kc_err *err)
 {
-    struct ks_orphan o = {.end = INT64_MAX};
-    bool known = orphan_of(t, e, &o);
-    if (!known ||
-        !o.synced) { /* acked without a sync (flush.messages): not before a copy is made */
-        return scan_epoch(t, e, o.end, known, ret, err);
+    struct ks_orphan o;
+    if (!orphan_of(t, e, &o)) {
+        return scan_epoch(t, e, NULL, ks_framed_stamp(t->log->e), ret, err);
+    }
+    if (!o.synced) { /* acked without a sync of the file: not before a copy is made */
+        return scan_epoch(t, e, &o, o.stamp, ret, err);
     }
     ret->seal.file = o.file;
     ret->seal.end = o.end;
@@ -321,21 +347,22 @@ static int own_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_re
     return 0;
 }
 
-/* Step 3. A fence is for ever, so the partitions of one dead incarnation need it once. */
-static int fence(struct ks_takeover *t, const struct ks_epoch *e)
+/* Step 3. A fence is for ever, so the partitions of one dead incarnation need it once. *ret_stamp: a
+ * reading of its journals that began after this one began after the fence. */
+static int fence(struct ks_takeover *t, const struct ks_epoch *e, uint64_t *ret_stamp)
 {
-    static char yes;
     struct ks_engine *eng = t->log->e;
+    const uint8_t *inc = e->incarnation.b;
     pthread_mutex_lock(&eng->lock);
-    bool done = kc_map_get(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b)) != NULL;
+    const uint64_t *done = kc_map_get(&eng->condemned, inc, sizeof(e->incarnation.b));
+    *ret_stamp = done ? *done : 0;
     pthread_mutex_unlock(&eng->lock);
-    if (done) {
-        return 0;
-    }
-    int rc = ks_inc_fence(&eng->fs, e->broker, &e->incarnation);
-    if (!rc) {
+    int rc = done ? 0 : ks_inc_fence(&eng->fs, e->broker, &e->incarnation);
+    if (!done && !rc) {
+        uint64_t *stamp = kc_alloc(sizeof(*stamp));
+        *stamp = *ret_stamp = ks_framed_stamp(eng);
         pthread_mutex_lock(&eng->lock);
-        kc_map_put(&eng->condemned, e->incarnation.b, sizeof(e->incarnation.b), &yes);
+        kc_free(kc_map_put(&eng->condemned, inc, sizeof(e->incarnation.b), stamp));
         pthread_mutex_unlock(&eng->lock);
     }
     return rc;
@@ -353,11 +380,12 @@ static int find_end(struct ks_takeover *t, const struct ks_epoch *e, struct ks_r
     if (is_ours(t, e)) {
         return own_end(t, e, ret, err);
     }
-    int rc = fence(t, e);
+    uint64_t stamp;
+    int rc = fence(t, e, &stamp);
     if (rc) {
         return kc_fail(err, rc, "fence of broker %d: %s", e->broker, kc_strerror(rc));
     }
-    return scan_epoch(t, e, INT64_MAX, false, ret, err);
+    return scan_epoch(t, e, NULL, stamp, ret, err);
 }
 
 /* Steps 3 to 5 for one epoch. */
@@ -451,6 +479,9 @@ static int claim_and_seal(struct ks_takeover *t, struct kc_err *err)
     }
     if (!rc && (rc = sync_part(t))) {
         kc_fail(err, rc, "directory: %s", kc_strerror(rc));
+    }
+    if (!rc) {
+        ks_engine_sealed(t->log->e, t->log, t->epoch);
     }
     t->build.own_epoch = t->epoch;
     return rc ? rc : ks_build_run(&t->build, &t->chain, err);

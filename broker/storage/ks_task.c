@@ -1,9 +1,10 @@
 /* The lower half of a log: writes, syncs, rolls, seals. Runs on the commit thread or, when several
  * logs have work, on the sync pool; never two tasks of one log at once.
  *
- * Order of an ack (storage.md): pwrite, fdatasync, then (commit thread, once for all) the forced
- * check of the claim file, then ks_task_settle moves the acked length. An error on a file is final
- * for its epoch: nothing is written under it any more, and a recovery claims a new one. */
+ * Order of an ack (storage.md): pwrite, fdatasync of the file or of the journal (ADR 13), then (commit
+ * thread, once for all) the forced check of the claim file, then ks_task_settle moves the acked length.
+ * An error on a file is final for its epoch: nothing is written under it any more, and a recovery
+ * claims a new one. */
 #include "storage/ks_clean.h"
 
 #include <errno.h>
@@ -14,9 +15,9 @@
 #include "base/kc_mem.h"
 #include "base/kc_rng.h"
 
-enum { TURN_ENTRIES = 1024, SEAL_RACES = 16 };
+enum { TURN_ENTRIES = 1024 };
 
-static void log_error(const struct ks_log *log, const char *what, int rc)
+void ks_task_log_error(const struct ks_log *log, const char *what, int rc)
 {
     char path[KS_PATH_MAX];
     ks_path_part(path, &log->topic, log->partition, NULL);
@@ -25,8 +26,7 @@ static void log_error(const struct ks_log *log, const char *what, int rc)
     atomic_fetch_add(&log->e->m_errors, 1);
 }
 
-/* No more writes under this epoch; appends get `error` until a recovery has opened a new one. */
-static void fail(struct ks_log *log, int16_t error)
+void ks_task_fail(struct ks_log *log, int16_t error)
 {
     log->c_failed = true;
     log->c_error = error;
@@ -87,19 +87,21 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
     return 0;
 }
 
-static int sync_file(struct ks_log *log)
+int ks_task_sync_file(struct ks_log *log)
 {
+    KC_ASSERT(!log->c_syncing); /* an error is told once, and it would not be told here (J7) */
     int rc = ks_fs_datasync(&log->e->fs, ks_file_fd(log->c_file));
     atomic_fetch_add(&log->e->m_fsyncs, 1);
+    log->c_lies = log->c_lies || rc;
     if (!rc) {
         log->c_unsynced = 0;
         atomic_store(&log->c_flush_at_ms, 0);
-        log->c_synced = log->c_pos;
+        log->c_synced = log->c_durable = log->c_pos;
     }
     return rc;
 }
 
-static int sync_partition(struct ks_log *log)
+int ks_task_sync_dir(struct ks_log *log)
 {
     char dir[KS_PATH_MAX];
     ks_path_part(dir, &log->topic, log->partition, NULL);
@@ -129,9 +131,9 @@ void ks_log_file_begins(struct ks_log *log)
 static int roll(struct ks_log *log)
 {
     struct ks_file *next = NULL;
-    int rc = log->c_unsynced ? sync_file(log) : 0;
+    int rc = log->c_synced < log->c_pos ? ks_task_sync_file(log) : 0;
     rc = rc ? rc : ks_data_file_new(log, &next);
-    rc = rc || ks_fs_ordered(&log->e->fs) ? rc : sync_partition(log);
+    rc = rc || ks_fs_ordered(&log->e->fs) ? rc : ks_task_sync_dir(log);
     if (rc) {
         give_up(log, next);
         return rc;
@@ -150,7 +152,7 @@ static int roll(struct ks_log *log)
         give_up(log, next);
         return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
     }
-    rc = rc ? rc : sync_partition(log);
+    rc = rc ? rc : ks_task_sync_dir(log);
     if (rc) {
         ks_file_unref(next); /* the record may stand there, or come to (ADR 12) */
         return rc;
@@ -159,7 +161,7 @@ static int roll(struct ks_log *log)
     ks_file_unref(log->c_file);
     log->c_file = next;
     log->c_next_k++;
-    log->c_pos = log->c_acked = log->c_synced = 0;
+    log->c_pos = log->c_acked = log->c_synced = log->c_durable = 0;
     log->c_crc = log->c_new_crc = 0;
     ks_log_file_begins(log);
     return 0;
@@ -179,6 +181,12 @@ static bool must_roll(const struct ks_log *log, uint64_t pos, int64_t first_ts,
     return pos + entry->data.len > limit || age > atomic_load(&log->c_segment_ms) - jitter;
 }
 
+/* Bytes of a run that goes into the journal, and into no sync of its file. */
+static uint64_t frame_max(const struct ks_log *log)
+{
+    return KC_MIN((uint64_t)KS_FRAME_MAX, log->e->unconfirmed);
+}
+
 /* Takes the run of appends that this turn writes, into one file. They are of one epoch: what was
  * queued before a recovery is refused, what came after it is not. */
 static void take_run(struct ks_task *t, bool write)
@@ -191,9 +199,9 @@ static void take_run(struct ks_task *t, bool write)
                     log->c_head->epoch == epoch && n < TURN_ENTRIES;
          n++) {
         const struct ks_entry *e = log->c_head;
+        uint64_t most = log->c_syncing ? frame_max(log) : log->e->unconfirmed;
         if (write && bytes > 0 &&
-            (bytes + e->data.len > log->e->unconfirmed ||
-             must_roll(log, log->c_pos + bytes, first_ts, e))) {
+            (bytes + e->data.len > most || must_roll(log, log->c_pos + bytes, first_ts, e))) {
             break;
         }
         if (e->data.len > 0 && log->c_pos + bytes == 0) {
@@ -216,6 +224,7 @@ static int write_out(struct ks_log *log, struct run *r)
 {
     int rc =
         r->n ? ks_fs_pwritev(&log->e->fs, ks_file_fd(log->c_file), r->iov, r->n, log->c_pos) : 0;
+    log->c_lies = log->c_lies || rc;
     log->c_pos += r->len;
     r->n = 0;
     r->len = 0;
@@ -227,11 +236,11 @@ static int write_out(struct ks_log *log, struct run *r)
 static int put(struct ks_log *log, struct run *r, uint8_t *p, const struct ks_batch *b)
 {
     size_t len = b->size;
-    uint64_t open = log->c_pos + r->len - log->c_synced;
+    uint64_t open = log->c_pos + r->len - log->c_durable;
     int rc = 0;
     if (open > 0 && open + len > log->e->unconfirmed) {
         rc = write_out(log, r);
-        rc = rc ? rc : sync_file(log);
+        rc = rc ? rc : ks_task_sync_file(log);
     }
     if (r->n > 0 && (uint8_t *)r->iov[r->n - 1].iov_base + r->iov[r->n - 1].iov_len == p) {
         r->iov[r->n - 1].iov_len += len;
@@ -243,9 +252,11 @@ static int put(struct ks_log *log, struct run *r, uint8_t *p, const struct ks_ba
     return rc;
 }
 
-/* After a write: Kafka's flush.messages and flush.ms. */
-static int maybe_sync(struct ks_log *log)
+/* After a write: Kafka's flush.messages and flush.ms. Left to the end of the turn if that syncs for
+ * many (ADR 13). */
+static int maybe_sync(struct ks_task *t, int64_t flush_messages)
 {
+    struct ks_log *log = t->log;
     int64_t wait_ms = atomic_load(&log->c_flush_ms);
     int64_t now = kc_mono_ms();
     int64_t at = atomic_load(&log->c_flush_at_ms);
@@ -253,17 +264,20 @@ static int maybe_sync(struct ks_log *log)
         at = now + wait_ms;
         atomic_store(&log->c_flush_at_ms, at); /* the watch thread sees to it if nobody else does */
     }
-    return log->c_unsynced >= atomic_load(&log->c_flush_messages) || (at && at <= now)
-               ? sync_file(log)
-               : 0;
+    if (log->c_unsynced < flush_messages && !(at && at <= now)) {
+        return 0;
+    }
+    t->unsynced = t->later;
+    return t->later ? 0 : ks_task_sync_file(log);
 }
 
 /* Writes the taken appends at c_pos. */
-static int write_run(struct ks_task *t)
+static int write_run(struct ks_task *t, int64_t flush_messages)
 {
     struct ks_log *log = t->log;
     struct run r = {.n = 0};
     struct ks_batch b = {0};
+    uint64_t from = log->c_pos;
     int rc = 0;
     bool any = false;
     for (struct ks_entry *e = t->taken; e && !rc; e = e->next) {
@@ -281,108 +295,78 @@ static int write_run(struct ks_task *t)
         any = true;
     }
     rc = rc ? rc : write_out(log, &r);
-    return !rc && any && log->c_unsynced ? maybe_sync(log) : rc;
+    t->written = log->c_pos - from;
+    return !rc && any && log->c_unsynced ? maybe_sync(t, flush_messages) : rc;
 }
 
-static void run_appends(struct ks_task *t)
+static void set_errors(struct ks_task *t)
 {
-    struct ks_log *log = t->log;
-    int rc = 0;
-    if (!log->c_failed && log->c_head->epoch == log->c_epoch) {
-        if (must_roll(log, log->c_pos, log->c_first_ts, log->c_head)) {
-            rc = roll(log);
-        }
-        take_run(t, true);
-        rc = rc ? rc : write_run(t);
-        if (rc) {
-            log_error(log, "append_failed", rc);
-            fail(log, rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
-        }
-        t->issued = !log->c_failed;
-    } else {
-        take_run(t, false);
-    }
+    const struct ks_log *log = t->log;
     for (struct ks_entry *e = t->taken; e; e = e->next) {
-        e->synced = !log->c_unsynced;
         e->error = log->c_failed              ? log->c_error
                    : e->epoch != log->c_epoch ? KS_K_STORAGE_ERROR
                                               : KS_K_NONE;
     }
 }
 
-static struct ks_rec acked_seal(const struct ks_log *log)
+/* After a write or a sync of the run went wrong: none of it is acked. */
+static void append_failed(struct ks_task *t, int rc)
 {
-    return (struct ks_rec){
-        .type = KS_SEAL,
-        .k = log->c_next_k,
-        .epoch = log->c_epoch,
-        .seal = {.end = log->c_end,
-                 .file = log->c_file->id,
-                 .len = log->c_acked,
-                 .crc = log->c_crc},
-    };
+    ks_task_log_error(t->log, "append_failed", rc);
+    ks_task_fail(t->log, rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+    t->issued = t->unsynced = false;
+    set_errors(t);
 }
 
-/* A newer claim stands in the chain and we are alive, with no ack to come: our epoch may be sealed by
- * nobody else, who would have to fence us first. At the acked length, wherever the chain ends; the
- * first seal wins. What goes wrong here is the claimant's to do. */
-static void seal_deposed(struct ks_log *log)
+static void run_appends(struct ks_task *t)
 {
-    struct ks_fs *fs = &log->e->fs;
-    struct ks_rec r = acked_seal(log);
-    struct ks_chain c;
-    int rc =
-        log->c_synced < log->c_acked || atomic_load(&log->inc->fenced) ? KC_E_FENCED : KC_E_EXISTS;
-    ks_chain_init(&c);
-    for (int race = 0; rc == KC_E_EXISTS && race < SEAL_RACES; race++) {
-        rc = ks_chain_load(fs, &log->topic, log->partition, r.k + 1, &c, NULL);
-        const struct ks_epoch *e = rc ? NULL : ks_chain_epoch(&c, log->c_epoch);
-        if (!e || e->sealed) {
-            break;
-        }
-        r.k = c.next_k;
-        rc = ks_chain_append(fs, &log->topic, log->partition, &r, NULL, NULL);
+    struct ks_log *log = t->log;
+    int rc = 0;
+    if (log->c_failed || log->c_head->epoch != log->c_epoch) {
+        take_run(t, false);
+        set_errors(t);
+        return;
     }
-    ks_chain_fini(&c);
-    if (!rc && !sync_partition(log)) {
-        kc_log(KC_INFO, "storage", "event=deposed_owner_sealed epoch=%d end=%lld", log->c_epoch,
-               (long long)log->c_end);
+    /* While a sync behind is under way the turn takes only what fits (ks_task_fits), so that what the
+     * clock or a new configuration say in between counts from the next one on. */
+    int64_t flush_messages = log->c_syncing ? 1 : atomic_load(&log->c_flush_messages);
+    bool strict = log->c_unsynced == 0 && flush_messages <= 1;
+    if (!log->c_syncing && must_roll(log, log->c_pos, log->c_first_ts, log->c_head)) {
+        rc = roll(log);
     }
-}
-
-/* Our own seal: the orderly end of an epoch. */
-static int seal(struct ks_log *log, struct ks_entry *entry)
-{
-    entry->epoch = log->c_epoch; /* a recovery may have come between */
-    entry->end = log->c_end;
-    if (log->c_failed && log->c_error == KS_K_NOT_LEADER) {
-        seal_deposed(log);
-        return KC_E_DEPOSED;
-    }
-    if (atomic_load(&log->inc->fenced)) {
-        return KC_E_FENCED;
-    }
-    entry->record = kc_try_alloc(KS_REC_MAX);
-    int rc = entry->record ? 0 : -ENOMEM;
-    if (!rc && log->c_unsynced && !log->c_failed) {
-        rc = sync_file(log); /* after an error on the file a second sync would lie */
-    }
-    if (!rc && log->c_synced < log->c_acked) {
-        rc = -EIO; /* acked without a sync (flush.messages): the next claim copies them first */
-    }
-    struct ks_rec r = acked_seal(log);
-    rc = rc ? rc
-            : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, entry->record,
-                              &entry->record_len);
-    rc = rc ? rc : sync_partition(log);
+    take_run(t, true);
+    rc = rc ? rc : write_run(t, flush_messages);
     if (rc) {
-        log_error(log, "seal_failed", rc);
+        append_failed(t, rc);
+        return;
     }
-    if (rc == KC_E_EXISTS) {
-        seal_deposed(log);
-        return KC_E_DEPOSED;
+    t->issued = true;
+    t->fits = strict && t->written <= KS_FRAME_MAX;
+    set_errors(t);
+}
+
+bool ks_task_fits(const struct ks_log *log)
+{
+    const struct ks_entry *head = log->c_head;
+    return head->data.len <= frame_max(log) && log->c_unsynced == 0 &&
+           atomic_load(&log->c_flush_messages) <= 1 &&
+           !must_roll(log, log->c_pos, log->c_first_ts, head);
+}
+
+void ks_task_sync(struct ks_task *t)
+{
+    int rc = ks_task_sync_file(t->log);
+    t->unsynced = false;
+    if (rc) {
+        append_failed(t, rc);
     }
-    return rc;
+}
+
+void ks_task_refuse(struct ks_task *t)
+{
+    ks_task_fail(t->log, KS_K_STORAGE_ERROR);
+    t->issued = t->unsynced = false;
+    set_errors(t);
 }
 
 /* The new log start and the files below it. Records that a crash of the machine could still take must
@@ -408,9 +392,9 @@ static int trim(struct ks_log *log, struct ks_trim *tr, struct ks_file **ret_nex
                  .n_old = tr->n,
                  .old = (struct ks_file_id *)(uintptr_t)tr->files},
     };
-    rc = log->c_unsynced ? sync_file(log) : 0;
+    rc = log->c_unsynced ? ks_task_sync_file(log) : 0;
     rc = rc ? rc : ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
-    rc = rc ? rc : sync_partition(log);
+    rc = rc ? rc : ks_task_sync_dir(log);
     if (rc) {
         return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
     }
@@ -421,10 +405,10 @@ static int trim(struct ks_log *log, struct ks_trim *tr, struct ks_file **ret_nex
 /* Acked records that are not synced yet: only where flush.messages is relaxed. */
 static void flush(struct ks_log *log)
 {
-    int rc = !log->c_failed && !log->c_recovering && log->c_unsynced ? sync_file(log) : 0;
+    int rc = !log->c_failed && !log->c_recovering && log->c_unsynced ? ks_task_sync_file(log) : 0;
     if (rc) {
-        log_error(log, "flush_failed", rc);
-        fail(log, KS_K_STORAGE_ERROR);
+        ks_task_log_error(log, "flush_failed", rc);
+        ks_task_fail(log, KS_K_STORAGE_ERROR);
     }
 }
 
@@ -447,7 +431,7 @@ static int compact(struct ks_log *log, const struct ks_swap *sw)
                  .new_files = &fresh},
     };
     int rc = ks_chain_append(&log->e->fs, &log->topic, log->partition, &r, NULL, NULL);
-    rc = rc ? rc : sync_partition(log);
+    rc = rc ? rc : ks_task_sync_dir(log);
     log->c_next_k += rc == 0;
     return rc == KC_E_EXISTS ? KC_E_DEPOSED : rc;
 }
@@ -462,8 +446,18 @@ static void supersede(struct ks_log *log, struct ks_entry *entry)
     entry->rc = entry->kind == KS_E_TRIM ? trim(log, entry->trim, &entry->file)
                                          : compact(log, &entry->cleaning->swap);
     if (entry->rc) {
-        log_error(log, entry->kind == KS_E_TRIM ? "trim_failed" : "compact_failed", entry->rc);
-        fail(log, entry->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+        ks_task_log_error(log, entry->kind == KS_E_TRIM ? "trim_failed" : "compact_failed",
+                          entry->rc);
+        ks_task_fail(log, entry->rc == KC_E_DEPOSED ? KS_K_NOT_LEADER : KS_K_STORAGE_ERROR);
+    }
+}
+
+/* The log is let go without a seal. Its file is synced, so that no journal has to stay for it until the
+ * epoch is sealed, by whom ever. */
+static void let_go(struct ks_log *log)
+{
+    if (log->c_n_framed && !log->c_lies && !atomic_load(&log->inc->fenced)) {
+        ks_task_sync_file(log); /* if not: its frames stay (ks_engine_forget) */
     }
 }
 
@@ -474,13 +468,8 @@ static void recovered(struct ks_log *log, struct ks_entry *entry)
         ks_log_install_lower(log, entry->takeover);
     } else if (entry->rc == KC_E_DEPOSED || entry->rc == KC_E_FENCED || entry->rc == KC_E_CORRUPT ||
                entry->rc == KC_E_NOT_FOUND || entry->rc == KC_E_BLOCKED || entry->rc == KC_E_GONE) {
-        fail(log, KS_K_NOT_LEADER);
+        ks_task_fail(log, KS_K_NOT_LEADER);
     }
-}
-
-void ks_task_seal(struct ks_log *log, struct ks_entry *entry)
-{
-    entry->rc = seal(log, entry);
 }
 
 void ks_task_run(struct ks_task *t)
@@ -500,15 +489,18 @@ void ks_task_run(struct ks_task *t)
         break;
     case KS_E_FLUSH:
         flush(log);
-        head->synced = !log->c_unsynced;
+        head->synced = log->c_synced >= log->c_pos;
         break;
     case KS_E_RECOVERED:
         recovered(log, head);
         break;
+    case KS_E_CLOSE:
+        let_go(log);
+        break;
     case KS_E_SEAL: /* not in a turn: ks_task_seal */
     case KS_E_SEALED:
-    case KS_E_CLOSE:
     case KS_E_RETRY:
+    case KS_E_SYNCED:
     case KS_E_APPEND:
         break;
     }
@@ -524,9 +516,12 @@ void ks_task_settle(struct ks_task *t, bool fence_ok)
         log->c_acked = log->c_pos;
         log->c_end = log->c_new_end;
         log->c_crc = log->c_new_crc;
+        for (struct ks_entry *e = t->taken; e; e = e->next) {
+            e->synced = log->c_synced >= log->c_pos; /* in the file: frames are not enough */
+        }
         return;
     }
-    fail(log, KS_K_NOT_LEADER);
+    ks_task_fail(log, KS_K_NOT_LEADER);
     for (struct ks_entry *e = t->taken; e; e = e->next) {
         e->error = KS_K_NOT_LEADER;
     }

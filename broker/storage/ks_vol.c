@@ -1,3 +1,4 @@
+#include "storage/ks_frames.h"
 #include "storage/ks_vol.h"
 
 #include <errno.h>
@@ -34,6 +35,11 @@ void ks_path_file(char out[KS_PATH_MAX], const struct kc_uuid *topic, int32_t pa
     char name[KS_FILE_NAME_LEN];
     ks_file_name(id, name);
     ks_path_part(out, topic, partition, name);
+}
+
+void ks_path_inc_dir(char out[KS_PATH_MAX], int32_t broker)
+{
+    snprintf(out, KS_PATH_MAX, "inc/%d", broker);
 }
 
 void ks_path_inc(char out[KS_PATH_MAX], int32_t broker, const struct kc_uuid *incarnation)
@@ -162,7 +168,7 @@ int ks_inc_publish(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incar
     char path[KS_PATH_MAX], dir[KS_PATH_MAX], hex[KC_UUID_HEX_LEN + 1], text[128];
     kc_uuid_to_hex(incarnation, hex);
     ks_path_inc(path, broker, incarnation);
-    snprintf(dir, sizeof(dir), "inc/%d", broker);
+    ks_path_inc_dir(dir, broker);
     int len = snprintf(text, sizeof(text), "kaas incarnation %s of broker %d\n", hex, broker);
     int rc = ks_fs_mkdir(fs, dir);
     if (rc >= 0) {
@@ -201,7 +207,7 @@ int ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarna
     char path[KS_PATH_MAX], dir[KS_PATH_MAX], hex[KC_UUID_HEX_LEN + 1];
     kc_uuid_to_hex(incarnation, hex);
     ks_path_inc(path, broker, incarnation);
-    snprintf(dir, sizeof(dir), "inc/%d", broker);
+    ks_path_inc_dir(dir, broker);
     for (int i = 0; i < 3; i++) {
         int rc;
         do {
@@ -238,41 +244,11 @@ bool ks_inc_parse(const char *name, struct kc_uuid *ret, bool *ret_journal)
     return kc_uuid_from_hex(kc_str_of(hex), ret) == 0;
 }
 
-enum { JOURNALS_A_LOOK = 64 };
-
-struct journals {
-    struct kc_uuid id;
-    int n;
-    char names[JOURNALS_A_LOOK][KC_UUID_HEX_LEN + 24];
-};
-
-static bool note_journal(void *arg, const char *name)
-{
-    struct journals *j = arg;
-    struct kc_uuid id;
-    bool journal;
-    if (ks_inc_parse(name, &id, &journal) && journal && kc_uuid_eq(&id, &j->id) &&
-        strlen(name) < sizeof(j->names[0])) {
-        snprintf(j->names[j->n++], sizeof(j->names[0]), "%s", name);
-    }
-    return j->n < JOURNALS_A_LOOK;
-}
-
 int ks_inc_remove(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation)
 {
-    struct journals j = {.id = *incarnation};
-    char dir[KS_PATH_MAX], path[KS_PATH_MAX];
-    snprintf(dir, sizeof(dir), "inc/%d", broker);
-    int rc = ks_fs_list(fs, dir, note_journal, &j);
-    for (int i = 0; !rc && i < j.n; i++) {
-        snprintf(path, sizeof(path), "inc/%d/%s", broker, j.names[i]);
-        rc = ks_fs_unlink(fs, path);
-        rc = rc == -ENOENT ? 0 : rc;
-    }
-    if (!rc && j.n == JOURNALS_A_LOOK) {
-        rc = KC_E_BUSY; /* there may be more: next time */
-    }
+    char path[KS_PATH_MAX];
     ks_path_inc(path, broker, incarnation);
+    int rc = ks_frames_remove(fs, broker, incarnation);
     rc = rc ? rc : ks_fs_unlink(fs, path);
     return rc == -ENOENT ? 0 : rc;
 }

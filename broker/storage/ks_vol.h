@@ -27,6 +27,7 @@ void ks_path_topic(char out[KS_PATH_MAX], const struct kc_uuid *topic, const cha
 void ks_path_file(char out[KS_PATH_MAX], const struct kc_uuid *topic, int32_t partition,
                   struct ks_file_id id);
 void ks_path_inc(char out[KS_PATH_MAX], int32_t broker, const struct kc_uuid *incarnation);
+void ks_path_inc_dir(char out[KS_PATH_MAX], int32_t broker);
 
 /* ---- small files ---- */
 

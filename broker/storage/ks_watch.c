@@ -85,6 +85,7 @@ static void *watch_main(void *arg)
     pthread_setname_np(pthread_self(), "ks-watch");
     for (int64_t looked_ms = INT64_MIN / 2;;) {
         check_fence(e);
+        ks_framed_expire(e, kc_mono_ms());
         bool full = ks_reserve_tick(e);
         if (atomic_load(&e->n_retries) > 0 && ks_reserve_may_retry(e)) {
             retry(e);

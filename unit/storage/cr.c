@@ -230,6 +230,9 @@ static bool comes_later(const struct cr_trace *t, const struct st_mem_rec *r, en
         return r->op == SM_SYNC && of_log(t, r);
     case CR_NO_RECORD_SYNC:
         return r->op == SM_SYNC && strstr(path_of(t, r->ino), "/tmp.") != NULL;
+    case CR_ACK_BEFORE_JOURNAL:
+        return r->op == SM_SYNC && strncmp(path_of(t, r->ino), "inc/", 4) == 0 &&
+               strstr(path_of(t, r->ino), ".j") != NULL;
     case CR_NO_DIR_SYNC:
         return r->op == SM_SYNCDIR && of_answers(r);
     default:

@@ -63,6 +63,7 @@ enum cr_mutant {
     CR_NO_RECORD_SYNC, /* a chain record is linked before its bytes are synced */
     CR_NO_DIR_SYNC, /* answers come before the directory of the partition, or of ids, is synced */
     CR_UNLINK_FIRST, /* files go before the record that drops them */
+    CR_ACK_BEFORE_JOURNAL, /* answers come before the journal's sync (ADR 13) */
     CR_MUTANTS
 };
 void cr_mutate(struct cr_trace *t, enum cr_mutant mutant);

@@ -381,6 +381,21 @@ bool sc_put_idem(struct sc *s, struct ks_log *log)
     return ok;
 }
 
+void sc_journal(struct sc *s, int i, uint64_t bytes, struct ks_log *a, struct ks_log *b)
+{
+    struct ks_engine *e = s->b[i].e;
+    int64_t end = kc_mono_ms() + 30000;
+    e->direct_files = 0; /* the appends that follow are behind this */
+    e->journal_bytes = bytes;
+    sc_put_group(s, a, b, 1);
+    while (atomic_load(&e->m_journals) == 0) {
+        KT_REQUIRE(kc_mono_ms() < end);
+        sched_yield();
+    }
+    sc_put_group(s, a, b, 1);
+    KT_TRUE(atomic_load(&e->m_frames) > 0);
+}
+
 void sc_put_refused(struct sc *s, struct ks_log *log, bool allowed)
 {
     bool faults = s->faults;

@@ -147,5 +147,8 @@ void sc_kill(struct sc *s, int i);
 /* fsck finds nothing wrong. */
 void sc_fsck(struct sc *s);
 void sc_config(struct sc *s, int64_t segment_bytes, int64_t retention_bytes);
+/* Broker i + 1 puts every turn into journals of so many bytes (ADR 13); on a healthy volume returns when
+ * there is one. Appends to these logs of it until then. */
+void sc_journal(struct sc *s, int i, uint64_t bytes, struct ks_log *a, struct ks_log *b);
 
 #endif

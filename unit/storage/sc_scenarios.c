@@ -310,6 +310,74 @@ static void run_node(struct sc *s)
     sc_close(s, log);
 }
 
+/* ---- journals (ADR 13) ---- */
+
+static void setup_journal(struct sc *s)
+{
+    sc_config(s, 9000, -1);
+    sc_up(s, 0);
+    sc_up(s, 1);
+    struct ks_log *a = sc_open(s, 0, 0), *b = sc_open(s, 0, 1);
+    sc_put_idem(s, a);
+    sc_journal(s, 0, 4000, a, b);
+}
+
+/* Turns of two partitions; journals fill up and are retired, files roll; a seal and a close with frames
+ * that no file's sync has confirmed. */
+static void run_journal(struct sc *s)
+{
+    struct ks_log *a = s->logs[0].log, *b = s->logs[1].log;
+    struct st_seal seal;
+    for (int i = 0; i < 4; i++) {
+        sc_put_group(s, a, b, 2);
+        sc_put_idem(s, a);
+    }
+    sc_read(s, a);
+    sc_seal(s, a, &seal);
+    sc_put(s, b, 1);
+    sc_close(s, b);
+    a = sc_open(s, 1, 0);
+    b = sc_open(s, 0, 1);
+    sc_put_idem(s, a);
+    sc_put(s, b, 1);
+    sc_read(s, b);
+}
+
+/* A sync behind fails: what was acked stands in the journal only, and goes on there. */
+static void run_behind(struct sc *s)
+{
+    struct ks_log *a = s->logs[0].log, *b = s->logs[1].log;
+    sc_poison(s);
+    for (int i = 0; i < 8; i++) {
+        sc_try(s, a, 2);
+        sc_try(s, b, 2);
+    }
+    if (!s->faults) {
+        sc_resume(s, a);
+        sc_resume(s, b);
+    }
+    sc_read(s, a);
+    sc_read(s, b);
+}
+
+/* The owner is condemned while its newest batches stand in its journal; the other log's goes on there. */
+static void run_journal_takeover(struct sc *s)
+{
+    struct ks_log *old = s->logs[0].log, *b = s->logs[1].log;
+    sc_put_group(s, old, b, 2);
+    sc_put_idem(s, old);
+    struct ks_log *now = sc_open(s, 1, 0);
+    sc_put_idem(s, now);
+    sc_put_refused(s, old, !now);
+    sc_put_refused(s, b, !now);
+    sc_read(s, now);
+    sc_close(s, b);
+    b = sc_open(s, 1, 1);
+    sc_read(s, b);
+    sc_put(s, b, 2);
+    sc_close(s, old);
+}
+
 /* ---- the volume ---- */
 
 static struct ks_topic_meta meta_of(const struct kc_uuid *id, int32_t partitions)
@@ -489,6 +557,9 @@ const struct sc_scenario sc_scenarios[] = {
     {"takeover", setup_pair, run_takeover, NULL},
     {"orphan", setup_pair, run_orphan, NULL},
     {"node", setup_pair, run_node, NULL},
+    {"journal", setup_journal, run_journal, NULL},
+    {"behind", setup_journal, run_behind, NULL},
+    {"journal-takeover", setup_journal, run_journal_takeover, NULL},
     {"topics", up_one, run_topics, check_topics},
     {"pids", up_one, run_pids, check_pids},
     {"fsck", setup_fsck, run_fsck, NULL},

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/kc_hash.h"
+#include "base/kc_mem.h"
 #include "cr.h"
 
 enum {
@@ -110,10 +111,14 @@ static void know(struct sc *s, const struct sc *of, int n)
 static void audit(const struct walk *w, struct sc *s, int broker)
 {
     static const char *const dirs[] = {"inc", "topics", "deleted", "pids"};
+    struct ks_engine *e = s->b[broker].e;
+    ks_framed_expire(e, INT64_MAX); /* what it read was of another state, */
+    kc_map_fini(&e->condemned, kc_free); /* and so was whom it fenced */
+    kc_map_init(&e->condemned);
     for (size_t i = 0; i < KC_ARRAY_LEN(dirs); i++) {
-        ks_fs_mkdir(&s->b[broker].e->fs, dirs[i]); /* as a start does */
+        ks_fs_mkdir(&e->fs, dirs[i]); /* as a start does */
     }
-    ks_fs_syncdir(&s->b[broker].e->fs, ".");
+    ks_fs_syncdir(&e->fs, ".");
     for (int32_t part = 0; part < 2; part++) {
         struct ks_log *log = sc_open(s, broker, part);
         if (log) {
@@ -285,9 +290,10 @@ static const struct sc_scenario *named(const char *name)
     return NULL;
 }
 
-static const char *const recorded[] = {"append",   "roll",   "retention", "compact", "hints",
-                                       "recovery", "boot",   "register",  "move",    "cancel",
-                                       "takeover", "orphan", "node",      "topics",  "pids"};
+static const char *const recorded[] = {
+    "append", "roll",     "retention", "compact", "hints",    "recovery",
+    "boot",   "register", "move",      "cancel",  "takeover", "orphan",
+    "node",   "topics",   "pids",      "journal", "behind",   "journal-takeover"};
 
 static void on_alarm(int sig)
 {
@@ -321,7 +327,7 @@ static void every_crash(enum cr_model model)
                     : model == CR_LOCAL ? 20
                                         : 4),
               0);
-        printf("  %-10s %llu states\n", recorded[i], (unsigned long long)(n_states - before));
+        printf("  %-16s %llu states\n", recorded[i], (unsigned long long)(n_states - before));
     }
     printf("%llu states, %llu of them after a second crash, %llu boots (%s)\n",
            (unsigned long long)n_states, (unsigned long long)n_second, (unsigned long long)n_boots,
@@ -362,6 +368,9 @@ static void broken_rules_are_found(void)
         {"topics", CR_LOCAL, CR_NO_RECORD_SYNC, false},
         {"pids", CR_LOCAL, CR_NO_DIR_SYNC, false},
         {"node", CR_NETWORK, CR_HONEST, false}, /* no copy of the tail (ADR 10) */
+        {"journal", CR_LOCAL, CR_ACK_BEFORE_JOURNAL, false},
+        {"journal-takeover", CR_NETWORK, CR_ACK_BEFORE_JOURNAL, true},
+        {"journal", CR_LOCAL, CR_ACK_BEFORE_SYNC, false}, /* it goes, its files are not synced */
     };
     begin();
     for (size_t i = 0; i < KC_ARRAY_LEN(m); i++) {

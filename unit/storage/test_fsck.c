@@ -242,10 +242,13 @@ static void names_that_no_broker_makes_are_told(void)
     put("topics/orders", "x");
     put("deleted/orders", "x");
     put("pids/x", "x");
-    put("inc/1/reserve.3", "x"); /* this one is known */
+    put("inc/1/reserve.3", "x"); /* this one is known, and the next one */
+    put("inc/1/0123456789abcdef0123456789abcdef.j3", "x");
+    put("inc/1/0123456789abcdef0123456789abcdef.jx", "x");
     put("inc/1/reserve.x", "x");
     KT_EQ(fsck(), 0);
-    KT_EQ(r.strange, 13);
+    KT_EQ(r.strange, 14);
+    KT_EQ(r.journals, 1);
     KT_EQ(r.temporary + r.leftovers, 0);
     tells("notes.txt: no broker makes such a name");
     end();

@@ -59,6 +59,9 @@ struct ss_shared {
     uint32_t cleanings; /* per mille: how often a broker's cleaner looks for work */
     uint64_t unconfirmed; /* bytes of a file, and so of a copy (ADR 10) */
     int64_t checkpoint_bytes; /* between two snapshots (ADR 14) */
+    uint32_t direct_files; /* a turn of more goes into the journal (ADR 13) */
+    uint64_t journal_bytes;
+    int64_t journal_ms;
     uint32_t condemn; /* per mille: how often somebody else counts as condemned */
     uint32_t appetite; /* per mille: how often a log gets an append */
     uint32_t alert; /* per mille: how often a loop looks after its messages */

@@ -13,7 +13,7 @@ enum { SS_PARTS = 2, SS_TOPICS = 3, SS_ALL_PARTS = SS_PARTS * SS_TOPICS };
 
 struct ss_counts {
     uint64_t appends, acks, repeats, refused, out_of_order, reads, batches_read, claims, seals,
-        rolls, trims, deletions, copies, commits, fetches, batches_empty;
+        rolls, trims, deletions, copies, frames, commits, fetches, batches_empty;
     uint64_t lost; /* records, where flush.messages allows it */
     uint64_t compacts, cleaned, claims_cleaning,
         seals_cleaning; /* records; while a cleaner works */

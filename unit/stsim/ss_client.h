@@ -40,7 +40,7 @@ struct dentry {
 struct fd {
     struct cfile *f;
     enum ks_open_mode mode;
-    bool log; /* a data file */
+    bool log, journal; /* a data file, an incarnation's journal */
 };
 
 struct ss_client {

@@ -32,6 +32,14 @@ int64_t __real_ks_clean_map_get(const struct ks_clean_map *m, const void *key, s
 int __real_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
                           bool keep, struct ks_bytes_buf *out);
 void __real_ks_task_run(struct ks_task *t);
+void __real_ks_task_seal(struct ks_log *log, struct ks_entry *entry);
+int __real_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
+void __real_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry);
+int __real_ks_file_sync_release(struct ks_file *f);
+int __real_ks_frames_read(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation,
+                          struct ks_frames **ret, struct kc_err *err);
+int __real_ks_framed_get(struct ks_engine *e, int32_t broker, const struct kc_uuid *incarnation,
+                         uint64_t since, struct ks_frames **ret, struct kc_err *err);
 void __real_ks_ack_post(struct ks_entry *list);
 void *__real_kc_try_alloc(size_t size);
 void *__real_kc_try_zalloc(size_t n, size_t size);
@@ -60,6 +68,14 @@ int64_t __wrap_ks_clean_map_get(const struct ks_clean_map *m, const void *key, s
 int __wrap_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
                           bool keep, struct ks_bytes_buf *out);
 void __wrap_ks_task_run(struct ks_task *t);
+void __wrap_ks_task_seal(struct ks_log *log, struct ks_entry *entry);
+int __wrap_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
+void __wrap_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry);
+int __wrap_ks_file_sync_release(struct ks_file *f);
+int __wrap_ks_frames_read(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation,
+                          struct ks_frames **ret, struct kc_err *err);
+int __wrap_ks_framed_get(struct ks_engine *e, int32_t broker, const struct kc_uuid *incarnation,
+                         uint64_t since, struct ks_frames **ret, struct kc_err *err);
 void __wrap_ks_ack_post(struct ks_entry *list);
 void *__wrap_kc_try_alloc(size_t size);
 void *__wrap_kc_try_zalloc(size_t n, size_t size);
@@ -68,12 +84,14 @@ void *__wrap_kc_try_realloc(void *ptr, size_t size);
 static enum ss_mutant mutant;
 static bool checked_early[SS_NODES]; /* by node: what the check before the write said */
 static bool lost_compact[SS_NODES]; /* K3: the next check is left out, too */
+static const struct ss_thread *journal_write[SS_NODES]; /* by node: who is at it */
 
 void ss_mutate(enum ss_mutant m)
 {
     mutant = m;
     memset(checked_early, 0, sizeof(checked_early));
     memset(lost_compact, 0, sizeof(lost_compact));
+    memset(journal_write, 0, sizeof(journal_write));
     ss_mutant_reset();
 }
 
@@ -118,6 +136,11 @@ int __wrap_ks_inc_fence(struct ks_fs *fs, int32_t broker, const struct kc_uuid *
 {
     if (mutant == SS_M4_NO_FENCE) {
         return 0;
+    }
+    struct ks_engine *e = KC_CONTAINER_OF(fs, struct ks_engine, fs);
+    struct ks_frames *early;
+    if (mutant == SS_J3_EARLY && ks_framed_get(e, broker, incarnation, 0, &early, NULL) == 0) {
+        ks_frames_unref(early);
     }
     if (mutant == SS_M1_SCAN_BEFORE_FENCE) {
         bool takes_over = ss_inside(SS_S_OPEN) || ss_inside(SS_S_GO) || ss_inside(SS_S_RECOVER);
@@ -303,10 +326,39 @@ int __wrap_ks_tail_copy(const struct ks_epoch_scan *s, int to, struct ks_file_id
     return rc;
 }
 
+int __wrap_ks_frames_read(struct ks_fs *fs, int32_t broker, const struct kc_uuid *incarnation,
+                          struct ks_frames **ret, struct kc_err *err)
+{
+    uint32_t before = ss_enter(SS_S_FRAMES);
+    int rc = __real_ks_frames_read(fs, broker, incarnation, ret, err);
+    ss_leave(before);
+    if (rc == 0 && mutant == SS_J3_NOT_READ) {
+        (*ret)->n = 0;
+    }
+    return rc;
+}
+
+int __wrap_ks_framed_get(struct ks_engine *e, int32_t broker, const struct kc_uuid *incarnation,
+                         uint64_t since, struct ks_frames **ret, struct kc_err *err)
+{
+    return __real_ks_framed_get(e, broker, incarnation, mutant == SS_J3_EARLY ? 0 : since, ret,
+                                err);
+}
+
+/* J1, J4: of the journal, and by the commit thread. */
+static int sync_journal(struct ks_fs *fs, int fd)
+{
+    int rc = mutant == SS_J1_ACK_FIRST ? 0 : __real_ks_fs_datasync(fs, fd);
+    return rc && mutant == SS_J4_BELIEVED ? __real_ks_fs_datasync(fs, fd) : rc;
+}
+
 int __wrap_ks_fs_datasync(struct ks_fs *fs, int fd)
 {
     if (mutant == SS_K2_NOT_SYNCED && ss_sched_active() && ss_inside(SS_S_CLEAN)) {
         return 0;
+    }
+    if (ss_sched_active() && journal_write[ss_node()] == ss_self()) {
+        return sync_journal(fs, fd);
     }
     return mutant == SS_C3_COPY_NOT_SYNCED && ss_sched_active() && ss_put_off_is(fd)
                ? 0
@@ -401,6 +453,44 @@ void __wrap_ks_ack_post(struct ks_entry *list)
     }
     __real_ks_ack_post(list);
     ss_leave(before);
+}
+
+/* ---- the journal ---- */
+
+void __wrap_ks_task_seal(struct ks_log *log, struct ks_entry *entry)
+{
+    if (mutant == SS_J5_OWN_SEAL && !log->c_lies) {
+        log->c_synced = KC_MAX(log->c_synced, log->c_acked);
+    }
+    __real_ks_task_seal(log, entry);
+}
+
+int __wrap_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n)
+{
+    uint32_t before = ss_enter(SS_S_JOURNAL);
+    journal_write[ss_node()] = ss_self();
+    int rc = __real_ks_journal_write(e, tasks, n);
+    journal_write[ss_node()] = NULL;
+    ss_leave(before);
+    return rc;
+}
+
+void __wrap_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
+{
+    entry->rc = mutant == SS_J2_ERROR ? 0 : entry->rc;
+    __real_ks_journal_synced(e, entry);
+}
+
+int __wrap_ks_file_sync_release(struct ks_file *f)
+{
+    if (mutant == SS_J2_NOT_BEHIND) {
+        ks_file_release(f);
+        return 0;
+    }
+    uint32_t before = ss_enter(SS_S_BEHIND);
+    int rc = __real_ks_file_sync_release(f);
+    ss_leave(before);
+    return rc;
 }
 
 /* ---- memory ---- */

@@ -7,24 +7,26 @@
 /* Steps of one kind; what is left out here can be struck by everything. */
 enum {
     READING = SS_BIT(SS_S_SCAN) | SS_BIT(SS_S_REBUILD) | SS_BIT(SS_S_CHAIN) |
-              SS_BIT(SS_S_TOMBSTONE) | SS_BIT(SS_S_CHECK) | SS_BIT(SS_S_READ),
+              SS_BIT(SS_S_TOMBSTONE) | SS_BIT(SS_S_CHECK) | SS_BIT(SS_S_READ) | SS_BIT(SS_S_FRAMES),
     RECORDS = SS_BIT(SS_S_CLAIM) | SS_BIT(SS_S_SEAL) | SS_BIT(SS_S_OWN_SEAL) | SS_BIT(SS_S_ROLL) |
               SS_BIT(SS_S_TRIM) | SS_BIT(SS_S_COMPACT),
     TAKEOVERS = SS_BIT(SS_S_OPEN) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_RECOVER) | SS_BIT(SS_S_CANCEL),
     LISTING = SS_BIT(SS_S_CHAIN) | SS_BIT(SS_S_TOMBSTONE) | SS_BIT(SS_S_PREPARE) | TAKEOVERS |
-              SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_REBUILD),
+              SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_REBUILD) | SS_BIT(SS_S_FRAMES),
     /* Reads files that somebody else may have written to meanwhile. */
     STALE = SS_BIT(SS_S_CHAIN) | SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_OPEN) | SS_BIT(SS_S_CANCEL) |
             SS_BIT(SS_S_READ),
     /* Allocates something that it can do without. */
     ALLOCATING = RECORDS | TAKEOVERS | SS_BIT(SS_S_CHAIN) | SS_BIT(SS_S_SCAN) | SS_BIT(SS_S_COPY) |
                  SS_BIT(SS_S_REBUILD) | SS_BIT(SS_S_TOMBSTONE) | SS_BIT(SS_S_PREPARE) |
-                 SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN),
+                 SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN) | SS_BIT(SS_S_JOURNAL) |
+                 SS_BIT(SS_S_FRAMES),
     FENCES = SS_BIT(SS_S_FENCE) | SS_BIT(SS_S_OPEN) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_CANCEL),
     /* Makes or fills files, or links them. */
     FILLING = RECORDS | TAKEOVERS | SS_BIT(SS_S_REGISTER) | SS_BIT(SS_S_CLAIM_FILE) |
               SS_BIT(SS_S_DATA_FILE) | SS_BIT(SS_S_COPY) | SS_BIT(SS_S_WRITE) | SS_BIT(SS_S_SYNC) |
-              SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN),
+              SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_REMOVE) | SS_BIT(SS_S_CLEAN) |
+              SS_BIT(SS_S_JOURNAL) | SS_BIT(SS_S_BEHIND),
     LINKING = RECORDS | TAKEOVERS | SS_BIT(SS_S_REGISTER) | SS_BIT(SS_S_CLAIM_FILE) |
               SS_BIT(SS_S_FENCE) | SS_BIT(SS_S_UNLINK) | SS_BIT(SS_S_REMOVE) |
               SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_CLEAN)

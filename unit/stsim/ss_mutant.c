@@ -180,7 +180,7 @@ void ss_go_on_in_second_file(struct ks_task *t, enum ss_mutant m)
     ks_file_release(log->c_file);
     ks_file_unref(log->c_file);
     log->c_file = f;
-    log->c_pos = log->c_synced = issued ? 0 : len;
+    log->c_pos = log->c_synced = log->c_durable = issued ? 0 : len;
     log->c_end = issued ? log->c_new_end : log->c_end;
     log->c_acked = 0;
     log->c_unsynced = 0;

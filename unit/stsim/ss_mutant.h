@@ -37,7 +37,15 @@ enum ss_mutant {
     SS_K5_LAST_OF_KEY, /* the record at the end of what is cleaned counts as superseded */
     SS_K6_ONE_OF_PRODUCER, /* of each producer one batch stays, not all that it may repeat */
     SS_K7_MOVED, /* what is left of a batch moves to another offset */
-    SS_K8_NEW_EPOCH /* or gets another epoch (I9) */
+    SS_K8_NEW_EPOCH, /* or gets another epoch (I9) */
+    /* ADR 13; the numbers are its rules'. */
+    SS_J1_ACK_FIRST, /* a turn is acked before its journal is synced */
+    SS_J2_NOT_BEHIND, /* a journal goes without the syncs of its files */
+    SS_J2_ERROR, /* or although one of them failed */
+    SS_J3_NOT_READ, /* claimants ignore journals */
+    SS_J3_EARLY, /* or read them before the fence */
+    SS_J4_BELIEVED, /* a second sync of a journal after an error counts */
+    SS_J5_OWN_SEAL /* a planned SEAL at what only the journal has */
 };
 void ss_mutate(enum ss_mutant m);
 enum ss_mutant ss_mutant_now(void);

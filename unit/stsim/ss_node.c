@@ -103,6 +103,9 @@ void ss_broker_up(struct ss_broker *b, int node, int id, bool auditor)
         b->e->unconfirmed = ss_shared.unconfirmed;
         b->e->checkpoint_bytes = ss_shared.checkpoint_bytes;
         clean_from_now(b);
+        b->e->direct_files = ss_shared.direct_files;
+        b->e->journal_bytes = ss_shared.journal_bytes;
+        b->e->journal_ms = ss_shared.journal_ms;
         ss_client_faults(b->client, !auditor && ss_chance(500));
         enroll(b);
         ss_client_faults(b->client, !auditor && !ss_shared.settling);
@@ -136,6 +139,9 @@ void ss_broker_down(struct ss_broker *b)
         ss_slot_close(s);
     }
     if (b->up) {
+        struct ks_metrics m;
+        ks_metrics_read(b->e, &m);
+        ss_check_counts()->frames += m.frames;
         ks_engine_close(b->e);
     }
     b->up = false;

@@ -18,6 +18,11 @@ static bool is_log(const char *path)
     return ends_with(path, ".log");
 }
 
+static bool is_journal(const char *path)
+{
+    return strncmp(path, "inc/", 4) == 0 && strstr(path, ".j") != NULL;
+}
+
 /* Reading a data file: part of a takeover or a cleaning, or for a consumer. */
 static uint32_t reading(void)
 {
@@ -43,7 +48,8 @@ static int fd_new(struct ss_client *c, struct cfile *f, const char *path, enum k
 {
     for (int i = 0; i < FDS; i++) {
         if (!c->fds[i].f) {
-            c->fds[i] = (struct fd){.f = f, .mode = mode, .log = is_log(path)};
+            c->fds[i] =
+                (struct fd){.f = f, .mode = mode, .log = is_log(path), .journal = is_journal(path)};
             f->opens++;
             return i;
         }
@@ -143,7 +149,10 @@ static ssize_t s_pwritev(void *ctx, int fd, const struct iovec *iov, int n, uint
     struct ss_client *c = ctx;
     struct cfile *f = c->fds[fd].f;
     KC_ASSERT(c->fds[fd].mode == KS_CREATE);
-    SS_REQ(c, SS_OP_WRITE, c->fds[fd].log && !copying() ? SS_BIT(SS_S_WRITE) : 0);
+    SS_REQ(c, SS_OP_WRITE,
+           c->fds[fd].journal             ? SS_BIT(SS_S_JOURNAL)
+           : c->fds[fd].log && !copying() ? SS_BIT(SS_S_WRITE)
+                                          : 0);
     ss_client_stall(&req); /* of a full cache */
     int rc = c->dead ? -EIO : write_fails(&req, f);
     if (rc) {
@@ -200,10 +209,11 @@ static int s_datasync(void *ctx, int fd)
     struct cfile *f = c->fds[fd].f;
     bool fresh = f->ino->size == 0 && !f->n_dirty; /* of a file just made */
     SS_REQ(c, SS_OP_SYNC,
-           !c->fds[fd].log || (copying() && !fresh) ? 0
-           : fresh                                  ? SS_BIT(SS_S_DATA_FILE)
-                                                    : SS_BIT(SS_S_SYNC));
-    if (ss_srv_lie() == SS_SYNC_NOTHING && c->fds[fd].log) {
+           c->fds[fd].journal                         ? SS_BIT(SS_S_JOURNAL)
+           : !c->fds[fd].log || (copying() && !fresh) ? 0
+           : fresh                                    ? SS_BIT(SS_S_DATA_FILE)
+                                                      : SS_BIT(SS_S_SYNC));
+    if (ss_srv_lie() == SS_SYNC_NOTHING && (c->fds[fd].log || c->fds[fd].journal)) {
         return ss_back(&req, 0);
     }
     int rc = ss_go(&req);

@@ -60,9 +60,10 @@ void ss_sum_print(const struct ss_sum *s, double seconds, double cpu)
            ", reads %" PRIu64 " of %" PRIu64 " batches\n",
            c->appends, c->repeats, c->acks, c->refused, c->reads, c->batches_read);
     printf("coordinator: commits %" PRIu64 ", fetches %" PRIu64 "\n", c->commits, c->fetches);
-    printf("takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", copies %" PRIu64
-           ", rolls %" PRIu64 ", trims %" PRIu64 ", topics deleted %" PRIu64 "\n",
-           s->takeovers, c->claims, c->seals, c->copies, c->rolls, c->trims, c->deletions);
+    printf(
+        "takeovers %" PRIu64 ", claims %" PRIu64 ", seals %" PRIu64 ", copies %" PRIu64
+        ", rolls %" PRIu64 ", trims %" PRIu64 ", topics deleted %" PRIu64 ", frames %" PRIu64 "\n",
+        s->takeovers, c->claims, c->seals, c->copies, c->rolls, c->trims, c->deletions, c->frames);
     printf("acked and lost, where flush.messages allows it: %" PRIu64 "\n", c->lost);
     printf("compactions %" PRIu64 " of %" PRIu64 " records, empty batches read %" PRIu64
            "; while a cleaner works: claims %" PRIu64 ", seals %" PRIu64 "\n",
@@ -226,6 +227,13 @@ const struct ss_flaw ss_flaws[] = {
     {"K6 one batch of a producer", SS_K6_ONE_OF_PRODUCER, SS_HONEST},
     {"K7 moved to another offset", SS_K7_MOVED, SS_HONEST},
     {"K8 under another epoch", SS_K8_NEW_EPOCH, SS_HONEST},
+    {"J1 ack before the journal's sync", SS_J1_ACK_FIRST, SS_HONEST},
+    {"J2 journal gone, files not synced", SS_J2_NOT_BEHIND, SS_HONEST},
+    {"J2 after an error of a sync behind", SS_J2_ERROR, SS_HONEST},
+    {"J3 claimants ignore journals", SS_J3_NOT_READ, SS_HONEST},
+    {"J3 journals read before the fence", SS_J3_EARLY, SS_HONEST},
+    {"J4 a journal's second sync counts", SS_J4_BELIEVED, SS_HONEST},
+    {"J5 own seal without a sync", SS_J5_OWN_SEAL, SS_HONEST},
 };
 const int ss_n_flaws = (int)KC_ARRAY_LEN(ss_flaws);
 
@@ -251,7 +259,7 @@ bool ss_flaw_find(const struct ss_flaw *f, uint64_t seed)
     bool found =
         waitpid(pid, &status, 0) == pid && ((WIFEXITED(status) && WEXITSTATUS(status) == FOUND) ||
                                             (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
-    printf("  %-32s %s after %.1f s\n", f->name, found ? "found" : "NOT FOUND",
+    printf("  %-34s %s after %.1f s\n", f->name, found ? "found" : "NOT FOUND",
            ss_seconds() - start_s);
     if (WIFSIGNALED(status) && !found) {
         printf("    the process died (signal %d)\n", WTERMSIG(status));

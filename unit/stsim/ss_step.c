@@ -74,6 +74,9 @@ const char *ss_step_name(enum ss_step s)
         [SS_S_RECOVER] = "recover",
         [SS_S_REMOVE] = "remove",
         [SS_S_READ] = "read",
+        [SS_S_JOURNAL] = "journal",
+        [SS_S_BEHIND] = "behind",
+        [SS_S_FRAMES] = "frames",
     };
     return names[s];
 }

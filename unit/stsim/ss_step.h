@@ -61,10 +61,13 @@ enum ss_step {
     SS_S_CANCEL, /* what still runs for a handle that was given up */
     SS_S_REMOVE, /* of a topic */
     SS_S_READ, /* for a consumer */
+    SS_S_JOURNAL, /* its writes and syncs (ADR 13) */
+    SS_S_BEHIND, /* the syncs behind it */
+    SS_S_FRAMES, /* of another incarnation, or of the own one by a recovery: listing, reading */
     SS_STEPS
 };
 const char *ss_step_name(enum ss_step s);
-#define SS_BIT(s) (1u << (s))
+#define SS_BIT(s) (1u << (s)) /* there is room for 32 */
 
 enum ss_op {
     SS_OP_NONE, /* no request: a point in the engine */

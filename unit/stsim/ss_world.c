@@ -9,6 +9,7 @@
 #include "ss_coord.h"
 #include "ss_srv.h"
 #include "storage/ks_fsck.h"
+#include "storage/ks_journal.h"
 #include "storage/ks_scan.h"
 #include "storage/ks_vol.h"
 
@@ -328,6 +329,8 @@ static void choose(void)
     bool rolls = steps & SS_BIT(SS_S_ROLL);
     bool trims = steps & (SS_BIT(SS_S_TRIM) | SS_BIT(SS_S_UNLINK));
     bool moves = steps & (SS_BIT(SS_S_PREPARE) | SS_BIT(SS_S_GO) | SS_BIT(SS_S_OWN_SEAL));
+    bool behind = steps & SS_BIT(SS_S_BEHIND);
+    bool journals = behind || steps & (SS_BIT(SS_S_JOURNAL) | SS_BIT(SS_S_FRAMES));
     ss_shared.segment_bytes =
         rolls || trims || ss_chance(400) ? 2000 + (int64_t)ss_below(6000) : 1 << 20;
     for (int p = 0; p < SS_PARTS; p++) {
@@ -336,6 +339,9 @@ static void choose(void)
     ss_shared.unconfirmed =
         ss_chance(700) ? 200 + ss_below(ss_chance(500) ? 600 : 3000) : KS_UNCONFIRMED_MAX;
     ss_shared.checkpoint_bytes = ss_chance(700) ? 100 + (int64_t)ss_below(4000) : 16 << 20;
+    ss_shared.direct_files = journals || ss_chance(500) ? 0 : ss_chance(500) ? 1 : KS_DIRECT_FILES;
+    ss_shared.journal_bytes = behind || ss_chance(600) ? 200 + ss_below(8000) : KS_JOURNAL_BYTES;
+    ss_shared.journal_ms = behind || ss_chance(500) ? 200 + (int64_t)ss_below(2000) : KS_JOURNAL_MS;
     ss_shared.condemn = ss_chance(700) ? 900 : 200;
     ss_shared.appetite = ss_chance(700) ? 700 : 200;
     ss_shared.alert = ss_chance(600) ? 1000 : 20 + (uint32_t)ss_below(200);
@@ -365,7 +371,7 @@ bool ss_world_run(struct ss_run *run)
     for (int t = 0; t < SS_TOPICS; t++) {
         ss_shared.topic[t] = kc_uuid_random();
     }
-    uint32_t faults = (1u << SS_FAULTS) - 1, steps = (1u << SS_STEPS) - 1;
+    uint32_t faults = (1u << SS_FAULTS) - 1, steps = (uint32_t)((UINT64_C(1) << SS_STEPS) - 1);
     if (ss_chance(350)) {
         steps &= ~(SS_BIT(SS_S_CLEAN) | SS_BIT(SS_S_COMPACT)); /* not each run is about that */
     }

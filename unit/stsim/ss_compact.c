@@ -126,9 +126,10 @@ static const char *check_batches(const struct content *log, const struct content
     return last + 1 == r->drop.end ? NULL : "its file ends before the files that it replaces";
 }
 
-/* Marks in log what stays. */
+/* Marks in log what stays. What lies before `start` is read by nobody: a tombstone there deletes
+ * nothing any more. */
 static const char *check_records(struct content *log, const struct content *fresh,
-                                 const struct ks_rec *r, int64_t *ret_at)
+                                 const struct ks_rec *r, int64_t start, int64_t *ret_at)
 {
     uint32_t k = 0;
     for (uint32_t i = 0; i < log->n_rec; i++) {
@@ -144,7 +145,7 @@ static const char *check_records(struct content *log, const struct content *fres
         if (!f->stays && !f->over && newest(log, f->key, INT64_MAX, false) == f->offset) {
             return "I1: it drops the last record of a key";
         }
-        if (!f->stays && f->over && newest(log, f->key, f->offset, true) >= 0) {
+        if (!f->stays && f->over && newest(log, f->key, f->offset, true) >= start) {
             return "it drops a tombstone before what that deletes";
         }
     }
@@ -178,7 +179,7 @@ const char *ss_compact_check(struct ss_compaction *cp, const struct ks_rec *r)
         wrong = read_file(&fresh, path, r->drop.new_files[0].len, cp->now_wall_ms);
     }
     wrong = wrong ? wrong : check_batches(&log, &fresh, r, &cp->at);
-    wrong = wrong ? wrong : check_records(&log, &fresh, r, &cp->at);
+    wrong = wrong ? wrong : check_records(&log, &fresh, r, cp->chain->log_start, &cp->at);
     wrong = wrong ? wrong : check_clean(&log, r, cp->chain->log_start, &cp->at);
     for (uint32_t i = 0; i < log.n_rec && !wrong; i++) {
         if (!log.rec[i].stays && log.rec[i].offset < cp->n_gone) {

@@ -10,7 +10,7 @@ static struct kp_liveness up(int32_t id)
         .id = id, .connected = true, .healthy = true, .ever_healthy = true, .protocol_version = 1};
 }
 
-static void R48_connected_and_healthy_decide(void)
+static void R48_R55_connected_and_healthy_decide(void)
 {
     struct kp_liveness l[3] = {up(0), up(1), up(2)};
     bool m[3] = {false, false, false};
@@ -111,7 +111,7 @@ static void draining_and_condemned_brokers_are_out(void)
     KT_TRUE(!m[0] && !m[1] && m[2]);
 }
 
-KT_MAIN("alive", KT(R48_connected_and_healthy_decide),
+KT_MAIN("alive", KT(R48_R55_connected_and_healthy_decide),
         KT(R48_no_heartbeat_at_all_leaves_the_last_set), KT(R15_the_set_never_becomes_empty),
         KT(R28_self_outranks_its_own_draining_and_health),
         KT(R52_R53_an_old_image_is_evicted_only_after_it_proved_healthy),

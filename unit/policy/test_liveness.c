@@ -25,7 +25,7 @@ static int32_t led_by(int32_t id)
     return n;
 }
 
-static void R11_R12_dead_keeps_its_row_and_is_not_gone(void)
+static void R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing(void)
 {
     begin(3);
     kpt_kill(&w, 1);
@@ -37,6 +37,8 @@ static void R11_R12_dead_keeps_its_row_and_is_not_gone(void)
     KT_EQ(r->reason, KP_REASON_LOST);
     KT_TRUE(r->condemned);
     KT_EQ(led_by(1), 0); /* R14 */
+    kpt_slices(&w); /* nor does the next word of its slice clean it up */
+    KT_TRUE(kpt_row(&w, 1) != NULL);
     kpt_run(&w, 600000);
     KT_TRUE(kpt_row(&w, 1) != NULL);
     kpt_fini(&w);
@@ -152,6 +154,32 @@ static void R50_a_wedged_broker_is_out_at_its_word(void)
     kpt_fini(&w);
 }
 
+/* A booting broker is healthy and not ready, and gets what it has to open to become ready. */
+static void R49_a_booting_broker_gets_partitions(void)
+{
+    begin(2);
+    kpt_desired(&w, 3);
+    w.b[2].apart = true;
+    kpt_new_pod(&w, 2);
+    struct kp_hello h = {.broker = 2,
+                         .stream = 777,
+                         .incarnation = {{5}},
+                         .pod_uid = "pod-2-1",
+                         .protocol_version = 1};
+    struct kp_status s = {.broker = 2, .stream = 777, .incarnation = {{5}}, .healthy = true};
+    KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), 0);
+    kp_ctl_status(w.c, &s, w.now);
+    kpt_step(&w);
+    KT_EQ(kpt_row(&w, 2)->state, KP_FENCED);
+    int32_t t = kpt_topic(&w, 9), mine = 0;
+    kpt_run(&w, 500);
+    for (int32_t i = 0; i < 9; i++) {
+        mine += kpt_leader(&w, t, i) == 2;
+    }
+    KT_TRUE(mine >= 3);
+    kpt_fini(&w);
+}
+
 static void one_stalled_broker_is_moved_off_after_the_window(void)
 {
     begin(3);
@@ -210,7 +238,7 @@ static void half_stalled_within_the_window_is_the_volume_and_moves_nothing(void)
     kpt_fini(&w);
 }
 
-static void R25_R26_draining_is_its_own_state_and_hands_over_while_it_serves(void)
+static void R25_R26_R27_draining_is_its_own_state_and_hands_over_while_it_serves(void)
 {
     begin(3);
     w.b[0].draining = true;
@@ -221,7 +249,9 @@ static void R25_R26_draining_is_its_own_state_and_hands_over_while_it_serves(voi
     KT_FALSE(r->condemned);
     kpt_run(&w, 8000);
     KT_EQ(led_by(0), 0);
-    KT_FALSE(kpt_row(&w, 0)->condemned); /* R27: still registered, still well */
+    kpt_slices(&w);
+    KT_REQUIRE(kpt_row(&w, 0) != NULL); /* R27: still registered, still well */
+    KT_FALSE(kpt_row(&w, 0)->condemned);
     kpt_kill(&w, 0);
     kpt_run(&w, 2000);
     KT_EQ(kpt_row(&w, 0)->health, KP_DEAD);
@@ -307,7 +337,7 @@ static void a_restart_within_the_interval_keeps_its_partitions_and_condemns_its_
     kpt_fini(&w);
 }
 
-static void W6_a_hello_without_a_status_is_neither_alive_nor_condemned(void)
+static void W6_R36_R54_a_hello_without_a_status_is_neither_alive_nor_condemned(void)
 {
     begin(2);
     kpt_desired(&w, 3);
@@ -346,6 +376,26 @@ static void W5_a_wedged_broker_stays_out_over_an_operator_change(void)
     kpt_fini(&w);
 }
 
+/* What an image without a protocol version proved is kept by the cluster image, not by the operator. */
+static void W5_what_an_old_image_proved_survives_an_operator_change(void)
+{
+    begin(3);
+    kpt_kill(&w, 1);
+    kpt_run(&w, 3000);
+    kpt_boot(&w, 1);
+    w.b[1].protocol_version = 0;
+    kpt_run(&w, 3000);
+    kpt_slices(&w); /* an old image's readiness is what its slice says */
+    KT_TRUE(kpt_await_settled(&w, 60000));
+    KT_EQ(kpt_row(&w, 1)->protocol_version, 0);
+    w.b[1].wedged = true; /* all that the next operator ever hears of it is healthy=false */
+    kpt_operator_change(&w);
+    kpt_run(&w, 20000);
+    KT_EQ(kpt_row(&w, 1)->health, KP_DEAD);
+    KT_EQ(led_by(1), 0);
+    kpt_fini(&w);
+}
+
 static void R52_old_images_that_never_say_healthy_are_kept(void)
 {
     kpt_init(&w, 2);
@@ -375,23 +425,24 @@ static void R52_old_images_that_never_say_healthy_are_kept(void)
     kpt_fini(&w);
 }
 
-KT_MAIN("liveness", KT(R11_R12_dead_keeps_its_row_and_is_not_gone),
+KT_MAIN("liveness", KT(R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing),
         KT(R13_last_seen_is_frozen_and_survives_an_operator_change),
         KT(R13_idle_rows_are_written_no_more_than_once_in_30_s),
         KT(R51_a_closed_stream_gives_one_interval_to_redial),
         KT(W4_a_silent_broker_is_lost_after_the_timeout_only),
         KT(many_silent_at_once_wait_one_more_timeout_and_confirm_the_lease),
         KT(many_silent_that_return_in_time_move_nothing), KT(our_own_pause_is_nobodys_death),
-        KT(R50_a_wedged_broker_is_out_at_its_word),
+        KT(R50_a_wedged_broker_is_out_at_its_word), KT(R49_a_booting_broker_gets_partitions),
         KT(one_stalled_broker_is_moved_off_after_the_window),
         KT(a_broker_that_cannot_write_keeps_what_it_leads),
         KT(half_stalled_within_the_window_is_the_volume_and_moves_nothing),
-        KT(R25_R26_draining_is_its_own_state_and_hands_over_while_it_serves),
+        KT(R25_R26_R27_draining_is_its_own_state_and_hands_over_while_it_serves),
         KT(R29_the_only_healthy_broker_keeps_its_partitions_while_draining),
         KT(R29_over_the_drain_deadline_a_broker_is_condemned),
         KT(R15_losing_everybody_unassigns_nobody_and_condemns_nobody),
         KT(a_total_outage_with_one_that_stays_away_ends_after_the_wait),
         KT(a_restart_within_the_interval_keeps_its_partitions_and_condemns_its_past),
-        KT(W6_a_hello_without_a_status_is_neither_alive_nor_condemned),
+        KT(W6_R36_R54_a_hello_without_a_status_is_neither_alive_nor_condemned),
         KT(W5_a_wedged_broker_stays_out_over_an_operator_change),
+        KT(W5_what_an_old_image_proved_survives_an_operator_change),
         KT(R52_old_images_that_never_say_healthy_are_kept))

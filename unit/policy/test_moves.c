@@ -195,6 +195,7 @@ static void R26_draining_hands_over_at_once_and_every_move_was_led_throughout(vo
         kpt_run(&w, KPT_TICK_MS);
         for (int i = 0; i < 90; i++) {
             KT_TRUE(part(0, i)->led >= 0); /* make before break: a name throughout */
+            KT_TRUE(part(0, i)->assigned == part(0, i)->led || part(0, i)->move.id != 0);
         }
     }
     KT_EQ(count_assigned(0), 0);

@@ -62,6 +62,7 @@ static void R5_two_slices_updated_in_turn_lose_nobody(void)
     struct kp_endpoint b[2] = {endpoint(2, true, "p2", 1), endpoint(3, true, "p3", 1)};
     for (int i = 0; i < 5; i++) {
         kp_ctl_slice(w.c, "a", a, 2, w.now);
+        KT_EQ(registered(), i == 0 ? 2 : 4);
         kp_ctl_slice(w.c, "b", b, 2, w.now);
         KT_EQ(registered(), 4);
     }
@@ -150,7 +151,7 @@ static void R8_own_readiness_lost_unassigns_nothing(void)
     kp_ctl_free(c);
 }
 
-static void R9_scale_down_leaves_rows_and_homes_in_one_step(void)
+static void R9_R33_scale_down_leaves_rows_and_homes_in_one_step(void)
 {
     kpt_init(&w, 3);
     kpt_slot_topic(&w, KP_GROUP_SLOTS);
@@ -219,10 +220,13 @@ static void W1_absence_alone_changes_neither_rows_nor_homes(void)
     kpt_fini(&w);
 }
 
-static void an_ordinal_never_listed_is_not_registered_by_wanting_it(void)
+static void R2_only_a_slice_admits_neither_the_spec_nor_a_dial(void)
 {
     begin(3, 3);
     kpt_desired(&w, 5);
+    KT_EQ(registered(), 3);
+    struct kp_hello h = {.broker = 4, .stream = 1, .incarnation = {{1}}, .pod_uid = "p4"};
+    KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), KC_E_REFUSED);
     KT_EQ(registered(), 3);
     kpt_fini(&w);
 }
@@ -233,8 +237,8 @@ KT_MAIN("registry", KT(R3_unready_endpoints_are_registered_with_readiness_as_an_
         KT(R6_deleting_a_slice_removes_exactly_what_only_it_listed),
         KT(R6_an_ordinal_that_moved_to_another_slice_survives_the_first_ones_update),
         KT(R7_self_is_pinned_against_every_slice), KT(R8_own_readiness_lost_unassigns_nothing),
-        KT(R9_scale_down_leaves_rows_and_homes_in_one_step),
+        KT(R9_R33_scale_down_leaves_rows_and_homes_in_one_step),
         KT(R10_ordinals_out_of_range_are_ignored),
         KT(newest_pod_of_an_ordinal_wins_and_an_older_one_is_refused),
         KT(W1_absence_alone_changes_neither_rows_nor_homes),
-        KT(an_ordinal_never_listed_is_not_registered_by_wanting_it))
+        KT(R2_only_a_slice_admits_neither_the_spec_nor_a_dial))

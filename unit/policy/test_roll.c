@@ -18,7 +18,7 @@ static struct kp_roll_out roll(struct kp_roll_pod a, struct kp_roll_pod b, struc
     return out;
 }
 
-static void R57_one_at_a_time_from_the_top(void)
+static void R57_R59_one_at_a_time_from_the_top(void)
 {
     struct kp_roll_out o = roll(OLD, OLD, OLD, 3, true, false);
     KT_EQ(o.partition, 2);
@@ -90,7 +90,7 @@ static void R37_every_term_counts_and_is_named(void)
     KT_STR(text, "not ready: ");
 }
 
-static void R38_a_restarted_broker_with_homes_waiting_does_not_serve(void)
+static void R38_R58_a_restarted_broker_with_homes_waiting_does_not_serve(void)
 {
     struct kp_serving_facts f = {.unopened_ms = -1};
     KT_EQ(kp_serving_terms(&f, 0), KP_UNREADY_IMAGE);
@@ -117,11 +117,11 @@ static void R45_after_the_latch_only_ten_seconds_unopened_count(void)
     KT_EQ(kp_serving_terms(&f, 99000), 0);
 }
 
-KT_MAIN("roll", KT(R57_one_at_a_time_from_the_top),
+KT_MAIN("roll", KT(R57_R59_one_at_a_time_from_the_top),
         KT(R60_a_pod_that_never_turns_ready_halts_the_rollout),
         KT(a_pod_that_does_not_serve_is_replaced_at_once),
         KT(an_outdated_unserving_pod_below_a_serving_one_blocks_unless_forced),
         KT(R37_every_term_counts_and_is_named),
-        KT(R38_a_restarted_broker_with_homes_waiting_does_not_serve),
+        KT(R38_R58_a_restarted_broker_with_homes_waiting_does_not_serve),
         KT(R43_a_self_led_broker_needs_no_takeover),
         KT(R45_after_the_latch_only_ten_seconds_unopened_count))

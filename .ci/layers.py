@@ -18,7 +18,7 @@ BROKER = {
     "storage": {"base", "rt", "policy"},
     "data": {"base", "rt", "policy", "image", "storage", "wire"},
     "groups": {"base", "rt", "policy", "image", "storage", "data", "wire", "app"},
-    "cluster": {"base", "rt", "policy", "image", "hb", "k8s", "storage", "data", "app", "wire"},
+    "cluster": {"base", "rt", "policy", "image", "hb", "k8s", "storage", "data", "health", "app", "wire"},
     "health": {"base", "rt", "policy", "storage"},
     "net": {"base", "rt", "wire", "image", "app"},
     "handlers": {"base", "rt", "policy", "image", "storage", "data", "groups", "cluster", "net", "wire", "app", "health"},

@@ -33,15 +33,18 @@ static bool is_listening(void *ctx)
     return atomic_load(&b->listening);
 }
 
-int64_t kb_stalled_ms(struct kb_broker *b, int64_t now_mono_ms)
+void kb_stall(struct kb_broker *b, int64_t now_mono_ms, struct ks_stall *ret)
 {
     struct ks_engine *e = atomic_load(&b->engine);
-    return e ? ks_stalled_ms(e, now_mono_ms) : 0;
+    *ret = (struct ks_stall){.operation = ""};
+    if (e) {
+        ks_stall_read(e, now_mono_ms, ret);
+    }
 }
 
-static int64_t stalled(void *ctx, int64_t now_mono_ms)
+static void stall(void *ctx, int64_t now_mono_ms, struct ks_stall *ret)
 {
-    return kb_stalled_ms(ctx, now_mono_ms);
+    kb_stall(ctx, now_mono_ms, ret);
 }
 
 static const char *volume(void *ctx)
@@ -88,12 +91,6 @@ int kb_broker_state(struct kb_broker *b)
                                 [KB_ENDING] = 7};
     int phase = atomic_load(&b->phase);
     return kafka[phase == KB_TAKING_OVER && kb_serving(b) ? KB_RUNNING : phase];
-}
-
-static bool main_alive(void *ctx, int64_t now_mono_ms)
-{
-    struct kb_broker *b = ctx;
-    return kh_oldest_loop_ms(&b->source, now_mono_ms) <= KH_LOOP_STALE_MS;
 }
 
 /* ---- the end ---- */
@@ -205,7 +202,7 @@ static void on_first_image(void *ctx)
 {
     struct kb_broker *b = ctx;
     if (!atomic_exchange(&b->accepting, true)) {
-        kn_server_start(b->app.net, b->loops, b->source.n_loops);
+        kn_server_start(b->app.net, b->loops, b->source.vitals.n_loops);
     }
 }
 
@@ -217,8 +214,7 @@ static void start_self(struct kb_broker *b)
                              .listeners = b->advertised,
                              .n_listeners = b->config->n_listeners,
                              .version = KB_VERSION,
-                             .stalled_ms = stalled,
-                             .main_alive = main_alive,
+                             .vitals = &b->source.vitals,
                              .first_image = on_first_image,
                              .ctx = b};
     o.groups = true;
@@ -360,16 +356,14 @@ static void start_groups(struct kb_broker *b)
 
 static int start_threads(struct kb_broker *b, struct kc_err *err)
 {
-    b->source = (struct kh_source){.loops = b->loops,
-                                   .n_loops = kd_n_loops(b->app.data),
+    b->source = (struct kh_source){.vitals = {b->loops, kd_n_loops(b->app.data), stall, b},
                                    .listening = is_listening,
-                                   .stalled_ms = stalled,
                                    .volume = volume,
                                    .cluster = !b->config->self_led,
                                    .serving = is_serving,
                                    .metrics = write_metrics,
                                    .ctx = b};
-    for (int32_t i = 0; i < b->source.n_loops; i++) {
+    for (int32_t i = 0; i < b->source.vitals.n_loops; i++) {
         b->loops[i] = kd_loop(b->app.data, i);
     }
     kd_set_stopped_hook(b->app.data, on_log_stopped, b);

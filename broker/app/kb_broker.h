@@ -51,7 +51,7 @@ int kb_broker_run(struct kb_config *config);
 void kb_write_metrics(struct kb_broker *b, struct kh_out *out);
 int kb_broker_state(struct kb_broker *b);
 bool kb_broker_ready(struct kb_broker *b);
-int64_t kb_stalled_ms(struct kb_broker *b, int64_t now_mono_ms);
+void kb_stall(struct kb_broker *b, int64_t now_mono_ms, struct ks_stall *ret);
 bool kb_serving(struct kb_broker *b);
 
 #endif

@@ -17,7 +17,8 @@ static void write_table(struct kb_broker *b, struct kh_out *o)
     struct kb_metrics *h = &b->app.metrics;
     struct ks_metrics sample = {0}, *k = &sample;
     struct ks_engine *engine = atomic_load(&b->engine);
-    int64_t now = kc_mono_ms();
+    struct ks_stall stall;
+    kb_stall(b, kc_mono_ms(), &stall);
     if (engine) {
         ks_metrics_read(engine, k);
     }
@@ -56,16 +57,32 @@ static void write_loops(struct kb_broker *b, struct kh_out *o)
 {
     int64_t now = kc_mono_ms();
     kh_metric(o, GAUGE, "kaas_loop_age_ms", "Milliseconds since a data loop turned; -1 = never.");
-    for (int32_t i = 0; i < b->source.n_loops; i++) {
+    for (int32_t i = 0; i < b->source.vitals.n_loops; i++) {
         int64_t age = rt_loop_age_ms(b->loops[i], now);
         kh_printf(o, "kaas_loop_age_ms{loop=\"%d\"} %" PRId64 "\n", i,
                   age == INT64_MAX ? (int64_t)-1 : age);
     }
     kh_metric(o, COUNTER, "kaas_loop_turns_total", "Turns of a data loop.");
-    for (int32_t i = 0; i < b->source.n_loops; i++) {
+    for (int32_t i = 0; i < b->source.vitals.n_loops; i++) {
         kh_printf(o, "kaas_loop_turns_total{loop=\"%d\"} %" PRIu64 "\n", i,
                   atomic_load(&b->loops[i]->turns));
     }
+}
+
+/* Which thread waits in which file operation: a series only while there is a stall. */
+static void write_stall(struct kb_broker *b, struct kh_out *o)
+{
+    struct kh_vitals v;
+    kh_vitals_read(&b->source.vitals, kc_mono_ms(), &v);
+    kh_metric(o, GAUGE, "kaas_storage_stall_ms",
+              "Age of a file operation that stalls the storage, by operation and thread.");
+    if (!v.storage_ok) {
+        kh_printf(o, "kaas_storage_stall_ms{operation=\"%s\",thread=\"%s\"} %" PRId64 "\n",
+                  v.stall.operation, v.stall.thread, v.stall.ms);
+    }
+    kh_metric(o, GAUGE, "kaas_broker_healthy",
+              "1 if every data loop is alive and the storage is not stalled, as heartbeats say.");
+    kh_printf(o, "kaas_broker_healthy %d\n", kh_healthy(&v));
 }
 
 static void write_groups(struct kb_broker *b, struct kh_out *o)
@@ -112,4 +129,5 @@ void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
     write_groups(b, out);
     write_apis(b, out);
     write_loops(b, out);
+    write_stall(b, out);
 }

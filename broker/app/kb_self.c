@@ -12,7 +12,7 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 
-enum { TICK_MS = 1000, STREAM = 1, STALL_MS = 5000, MEMORY_RETRY_MS = 50 };
+enum { TICK_MS = 1000, STREAM = 1, MEMORY_RETRY_MS = 50 };
 
 /* ---- facts ---- */
 
@@ -68,14 +68,15 @@ static void status(struct kb_self *s, int64_t now_ms)
     } else if (s->mode == KB_SELF_REJOIN) {
         atomic_store(&s->serving, false);
     }
-    bool stalled = s->o.stalled_ms(s->o.ctx, now_ms) > STALL_MS;
+    struct kh_vitals vitals;
+    kh_vitals_read(s->o.vitals, now_ms, &vitals);
     struct kp_status st = {.broker = s->o.app->self_id,
                            .stream = STREAM,
                            .incarnation = s->incarnation,
-                           .healthy = !stalled && s->o.main_alive(s->o.ctx, now_ms),
+                           .healthy = kh_healthy(&vitals),
                            .draining = s->mode == KB_SELF_LEAVE,
                            .serving = atomic_load(&s->serving),
-                           .stalled = stalled,
+                           .stalled = !vitals.storage_ok,
                            .full = s->report_full,
                            .wall_ms = kc_wall_ms()};
     struct kp_led *led = NULL;
@@ -282,8 +283,9 @@ static void register_work(struct rt_work *w)
 /* Nothing of the fenced incarnation is left: a new one may be registered, with a back-off. */
 void kb_self_rejoin(struct kb_self *s, int64_t now_ms)
 {
-    if (s->n_held > 0 || s->registering || now_ms < s->rejoin_ms ||
-        !s->o.main_alive(s->o.ctx, now_ms)) {
+    struct kh_vitals vitals;
+    kh_vitals_read(s->o.vitals, now_ms, &vitals);
+    if (s->n_held > 0 || s->registering || now_ms < s->rejoin_ms || !vitals.main_alive) {
         return;
     }
     s->registering = true;

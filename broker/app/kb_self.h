@@ -9,6 +9,7 @@
 
 #include "app/kb_admin.h"
 #include "handlers/kb_context.h"
+#include "health/kh_vitals.h"
 #include "rt/rt_pool.h"
 
 struct kb_self;
@@ -21,8 +22,7 @@ struct kb_self_opts {
     int32_t n_listeners;
     const char *version;
     bool groups; /* make the topic of the group coordinator */
-    int64_t (*stalled_ms)(void *ctx, int64_t now_mono_ms); /* of the storage */
-    bool (*main_alive)(void *ctx, int64_t now_mono_ms);
+    const struct kh_vitals_source *vitals; /* outlives it */
     void (*first_image)(void *ctx); /* clients can be answered from now on */
     void *ctx;
 };

@@ -213,6 +213,7 @@ int kl_start(const struct kl_opts *o, struct rt_loop *loop, struct kl_cluster **
     k->loop = loop;
     kc_arena_init(&k->strings, 4096, 0);
     copy_opts(k, o);
+    kl_health_init(k);
     k->process_id = kc_uuid_random();
     k->said_healthy = true;
     atomic_init(&k->a_fresh_ms, -1);

@@ -9,12 +9,11 @@
 #include "cluster/kl_plan.h"
 #include "cluster/kl_source.h"
 #include "cluster/kl_view.h"
+#include "health/kh_vitals.h"
 #include "rt/rt_pool.h"
 
 enum {
     KL_TICK_MS = 100,
-    KL_MAIN_STALE_MS = 5000, /* R40 */
-    KL_STALL_MS = 5000, /* a file operation stuck longer is a storage stall */
     KL_FIRST_STATUS_MS = 5000, /* W6 */
     KL_LEAVE_MS = 4000, /* for the seals at the end of a drain; termination has 5 s left */
     KL_BACKOFF_MIN_MS = 1000, /* between incarnations: 1-30 s */
@@ -51,6 +50,8 @@ struct kl_cluster {
     struct kc_uuid process_id;
     int64_t started_ms;
     struct rt_pool *dns, *io, *volume;
+    struct rt_loop *loops[KD_LOOPS_MAX];
+    struct kh_vitals_source vitals;
     struct kl_plan *plan;
     struct kl_view view;
     struct kl_hb *hb;
@@ -115,7 +116,6 @@ void kl_admin_result(struct kl_admin *a, const Kaas__Heartbeat__AdminResult *r);
 void kl_admin_step(struct kl_admin *a, int64_t now_ms);
 
 /* kl_health.c */
-bool kl_main_alive(const struct kl_cluster *k, int64_t now_ms, char *why, size_t cap);
-bool kl_loops_ticked(const struct kl_cluster *k); /* every data loop at least once */
+void kl_health_init(struct kl_cluster *k);
 
 #endif

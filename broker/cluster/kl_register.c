@@ -97,14 +97,15 @@ void kl_reg_lost(struct kl_cluster *k, const char *why)
 
 void kl_reg_step(struct kl_cluster *k, int64_t now_ms)
 {
-    char why[64];
     if (k->reg.state == KL_REG_DROPPING && kl_plan_active(k->plan) == 0) {
         k->reg.state = KL_REG_WAITING;
     }
     /* The first registration does not wait for the data loops: it writes one file, no loop's. */
     bool first = k->incarnations == 0;
+    struct kh_vitals v;
+    kh_vitals_read(&k->vitals, now_ms, &v);
     if (k->reg.state == KL_REG_WAITING && now_ms >= k->reg.retry_ms && !k->drain.on &&
-        (first || kl_main_alive(k, now_ms, why, sizeof(why)))) {
+        (first || v.main_alive)) {
         begin(k);
     }
 }

@@ -222,8 +222,10 @@ static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
     if (k->incarnations == 0) {
         return false; /* a lost incarnation goes on reporting until the next one is registered */
     }
-    if (!kl_loops_ticked(k) && now - k->started_ms < KL_FIRST_STATUS_MS) {
-        return false; /* W6 */
+    struct kh_vitals v;
+    kh_vitals_read(&k->vitals, now, &v);
+    if (v.loop_ms == INT64_MAX && now - k->started_ms < KL_FIRST_STATUS_MS) {
+        return false; /* W6: not before every data loop has ticked once */
     }
     char *why = kc_arena_alloc(a, 96);
     if (!why) {
@@ -234,9 +236,10 @@ static bool on_status(void *ctx, struct kc_arena *a, bool full, uint64_t since,
     s->incarnation = hb_uuid_data(&k->reg.incarnation);
     s->protocol_version = HB_PROTOCOL_VERSION;
     s->software_version = text(k->o.version);
-    s->healthy = kl_healthy(k, now, why, 96);
+    kh_vitals_text(&v, why, 96);
+    s->healthy = kh_healthy(&v);
     s->stall_reason = why;
-    s->storage_stalled = ks_stalled_ms(k->o.engine, now) > KL_STALL_MS;
+    s->storage_stalled = !v.storage_ok;
     s->volume = (uint32_t)ks_volume_state(k->o.engine);
     s->draining = k->drain.on;
     s->serving = kl_plan_serving(k->plan, now);

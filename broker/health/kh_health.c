@@ -34,24 +34,26 @@ void kh_metric(struct kh_out *o, const char *kind, const char *name, const char 
     kh_printf(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-int64_t kh_oldest_loop_ms(const struct kh_source *src, int64_t now_mono_ms)
-{
-    int64_t oldest = 0;
-    for (int32_t i = 0; i < src->n_loops; i++) {
-        oldest = KC_MAX(oldest, rt_loop_age_ms(src->loops[i], now_mono_ms));
-    }
-    return oldest;
-}
-
 void kh_terms(const struct kh_source *src, int64_t now_mono_ms, struct kh_terms *ret)
 {
     *ret = (struct kh_terms){
         .listening = src->listening(src->ctx),
-        .main_alive = kh_oldest_loop_ms(src, now_mono_ms) <= KH_LOOP_STALE_MS,
-        .storage_ok = src->stalled_ms(src->ctx, now_mono_ms) <= KH_STALL_MS,
         .cluster = src->cluster,
         .serving = src->serving(src->ctx),
     };
+    kh_vitals_read(&src->vitals, now_mono_ms, &ret->vitals);
+}
+
+static void say_loops(const struct kh_vitals_source *src, int64_t now_mono_ms, struct kh_out *o)
+{
+    for (int32_t i = 0; i < src->n_loops; i++) {
+        int64_t age = rt_loop_age_ms(src->loops[i], now_mono_ms);
+        if (age == INT64_MAX) {
+            kh_printf(o, "  loop %d: never ticked\n", i);
+        } else if (age > KH_LOOP_STALE_MS) {
+            kh_printf(o, "  loop %d: no tick for %" PRId64 " ms\n", i, age);
+        }
+    }
 }
 
 static int readyz(const struct kh_source *src, struct kh_out *o)
@@ -61,22 +63,19 @@ static int readyz(const struct kh_source *src, struct kh_out *o)
     kh_terms(src, now, &t);
     kh_printf(o, "%s\n", kh_ready(&t) ? "ready" : "not ready");
     kh_printf(o, "listening: %s\n", t.listening ? "yes" : "no");
-    kh_printf(o, "main alive: %s\n", t.main_alive ? "yes" : "no");
-    for (int32_t i = 0; !t.main_alive && i < src->n_loops; i++) {
-        int64_t age = rt_loop_age_ms(src->loops[i], now);
-        if (age == INT64_MAX) {
-            kh_printf(o, "  loop %d: never ticked\n", i);
-        } else if (age > KH_LOOP_STALE_MS) {
-            kh_printf(o, "  loop %d: no tick for %" PRId64 " ms\n", i, age);
-        }
+    kh_printf(o, "main alive: %s\n", t.vitals.main_alive ? "yes" : "no");
+    if (!t.vitals.main_alive) {
+        say_loops(&src->vitals, now, o);
     }
+    const struct ks_stall *stall = &t.vitals.stall;
     const char *refuses = src->volume ? src->volume(src->ctx) : NULL;
-    if (t.storage_ok && refuses) {
+    if (t.vitals.storage_ok && refuses) {
         kh_printf(o, "storage: %s: records are refused, reads are served\n", refuses);
-    } else if (t.storage_ok) {
+    } else if (t.vitals.storage_ok) {
         kh_printf(o, "storage: ok\n");
     } else {
-        kh_printf(o, "storage: stalled for %" PRId64 " ms\n", src->stalled_ms(src->ctx, now));
+        kh_printf(o, "storage: stalled for %" PRId64 " ms in %s on %s\n", stall->ms,
+                  stall->operation, stall->thread);
     }
     kh_printf(o, "serving: %s\n", !t.cluster ? "not asked for" : t.serving ? "yes" : "no");
     return kh_ready(&t) ? 200 : 503;
@@ -84,9 +83,10 @@ static int readyz(const struct kh_source *src, struct kh_out *o)
 
 static int healthz(const struct kh_source *src, struct kh_out *o)
 {
-    int64_t age = kh_oldest_loop_ms(src, kc_mono_ms());
+    struct kh_vitals v;
+    kh_vitals_read(&src->vitals, kc_mono_ms(), &v);
     /* A loop that never ticked may be starting: the startup of a broker is bounded elsewhere. */
-    bool dead = age > KH_LOOP_DEAD_MS && age != INT64_MAX;
+    bool dead = v.loop_ms > KH_LOOP_DEAD_MS && v.loop_ms != INT64_MAX;
     kh_printf(o, "%s\n", dead ? "dead" : "alive");
     return dead ? 503 : 200;
 }

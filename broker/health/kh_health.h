@@ -13,28 +13,21 @@
 
 #include "base/kc_error.h"
 #include "health/kh_out.h"
+#include "health/kh_vitals.h"
 #include "policy/kp_ready.h"
-#include "rt/rt_loop.h"
 
-enum {
-    KH_LOOP_STALE_MS = 5000, /* R40: main_alive */
-    KH_LOOP_DEAD_MS = 60 * 1000, /* liveness */
-    KH_STALL_MS = 5000 /* a file operation under way for longer is a storage stall */
-};
-
-/* The terms of readiness (R37), and why one is false. Pure. */
+/* The terms of readiness (R37), and why one is false. */
 struct kh_terms {
     bool listening;
-    bool main_alive;
-    bool storage_ok;
+    struct kh_vitals vitals;
     bool cluster; /* serving is asked for (R43) */
     bool serving;
 };
 static inline bool kh_ready(const struct kh_terms *t)
 {
     struct kp_ready_facts f = {.listeners_bound = t->listening,
-                               .main_alive = t->main_alive,
-                               .storage_stalled = !t->storage_ok,
+                               .main_alive = t->vitals.main_alive,
+                               .storage_stalled = !t->vitals.storage_ok,
                                .clustered = t->cluster,
                                .serving = t->serving};
     return kp_ready_terms(&f) == 0;
@@ -42,13 +35,11 @@ static inline bool kh_ready(const struct kh_terms *t)
 
 /* Everything is called on the health thread and must only read atomics. */
 struct kh_source {
-    struct rt_loop *const *loops; /* the data loops */
-    int32_t n_loops;
+    struct kh_vitals_source vitals;
     bool (*listening)(void *ctx);
-    int64_t (*stalled_ms)(void *ctx, int64_t now_mono_ms);
-    const char *(*volume)(
-        void *ctx); /* why the volume takes no bytes; NULL: it does. Says so in the
-                                       * body and is no term: reads are served */
+    /* Why the volume takes no bytes; NULL: it does. Says so in the body and is no term: reads are
+     * served. */
+    const char *(*volume)(void *ctx);
     bool cluster;
     bool (*serving)(void *ctx);
     void (*metrics)(void *ctx, struct kh_out *out);
@@ -65,7 +56,5 @@ void kh_stop(struct kh_health *h); /* NULL allowed */
 
 /* The terms now. [any] */
 void kh_terms(const struct kh_source *src, int64_t now_mono_ms, struct kh_terms *ret);
-/* Milliseconds since the least lively data loop turned; INT64_MAX if one never did. [any] */
-int64_t kh_oldest_loop_ms(const struct kh_source *src, int64_t now_mono_ms);
 
 #endif

@@ -489,9 +489,9 @@ void ks_engine_note_open(struct ks_engine *e, uint64_t bytes)
     }
 }
 
-int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms)
+void ks_stall_read(struct ks_engine *e, int64_t now_mono_ms, struct ks_stall *ret)
 {
-    return ks_fs_oldest_ms(&e->fs, now_mono_ms);
+    ks_fs_oldest(&e->fs, now_mono_ms, ret);
 }
 
 int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms)

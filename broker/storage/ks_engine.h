@@ -50,8 +50,13 @@ void ks_engine_close(struct ks_engine *e); /* [blocking] logs were closed before
  * incarnation of later claims. The previous one, if any, must hold no log any more. */
 int ks_register(struct ks_engine *e, const struct kc_uuid *incarnation, struct kc_err *err);
 
-/* Age in ms of the oldest file operation under way: > a limit = storage stall. [any], lock-free. */
-int64_t ks_stalled_ms(struct ks_engine *e, int64_t now_mono_ms);
+/* The oldest file operation under way; older than a limit, it is a storage stall. */
+struct ks_stall {
+    int64_t ms; /* its age; 0 = nothing is under way */
+    const char *operation; /* "datasync"; "" = none */
+    char thread[16]; /* the name of the thread that waits in it */
+};
+void ks_stall_read(struct ks_engine *e, int64_t now_mono_ms, struct ks_stall *ret); /* [any] */
 /* Milliseconds since the last successful fence check; reads and coordinator answers need <= 1 s.
  * [any], lock-free; the engine checks by itself once a second while it holds logs. */
 int64_t ks_fence_age_ms(struct ks_engine *e, int64_t now_mono_ms);

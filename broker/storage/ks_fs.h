@@ -16,6 +16,8 @@
 #include "base/kc_base.h"
 #include "base/kc_error.h"
 
+struct ks_stall; /* ks_engine.h */
+
 enum { KS_PATH_MAX = 192 }; /* relative paths of the layout are far shorter */
 
 struct ks_stat {
@@ -63,10 +65,17 @@ struct ks_fs_ops {
 
 enum { KS_FS_SLOTS = 64 };
 
+/* One file operation under way: what a storage stall is told by. */
+struct ks_fs_slot {
+    _Atomic int64_t since_ms; /* 0 = free */
+    _Atomic(const char *) operation; /* a literal: "datasync" */
+    _Atomic uint64_t thread[2]; /* the name of its thread, as 16 bytes */
+};
+
 struct ks_fs {
     const struct ks_fs_ops *ops;
     void *ctx;
-    _Atomic int64_t busy[KS_FS_SLOTS]; /* start of each operation under way; 0 = free slot */
+    struct ks_fs_slot busy[KS_FS_SLOTS];
     /* Closes a file elsewhere: closing can block (NFS flushes there), and the last holder of a file
      * may be a data loop. NULL: ks_fs_close_later closes at once. */
     void (*bury)(void *ctx, int fd);
@@ -82,8 +91,8 @@ struct ks_fs {
 int ks_fs_posix(struct ks_fs *fs, const char *dir, struct kc_err *err);
 void ks_fs_init(struct ks_fs *fs, const struct ks_fs_ops *ops, void *ctx);
 void ks_fs_fini(struct ks_fs *fs);
-/* Age of the oldest operation under way; 0 when there is none. Lock-free. */
-int64_t ks_fs_oldest_ms(struct ks_fs *fs, int64_t now_mono_ms);
+/* The oldest operation under way; all zero when there is none. Lock-free. */
+void ks_fs_oldest(struct ks_fs *fs, int64_t now_mono_ms, struct ks_stall *ret);
 
 int ks_fs_open(struct ks_fs *fs, const char *path, enum ks_open_mode mode);
 int ks_fs_close(struct ks_fs *fs, int fd);

@@ -203,6 +203,7 @@ static void hear_status(struct fop_stream *s, const Kaas__Heartbeat__BrokerStatu
     d->stream_statuses++;
     d->fulls += m->full;
     d->healthy = m->healthy;
+    d->storage_stalled = m->storage_stalled;
     d->serving = m->serving;
     d->image_generation = m->last_seen_version;
     snprintf(d->stall, sizeof(d->stall), "%s", m->stall_reason);

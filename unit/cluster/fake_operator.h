@@ -38,7 +38,7 @@ struct fop_heard {
     int32_t hellos, statuses, fulls, stream_statuses; /* stream_statuses: on the current stream */
     struct kc_uuid incarnation, process_id;
     char token[64], cluster[64];
-    bool healthy, draining, serving, first_healthy, first_full;
+    bool healthy, storage_stalled, draining, serving, first_healthy, first_full;
     char stall[96];
     uint64_t image_generation;
     int64_t first_status_ms;

@@ -33,11 +33,13 @@ void rig_join(struct rig *r);
 void rig_publish(struct rig *r);
 /* Only the operator's answer changes. */
 void rig_say(struct rig *r);
-/* Claims wait, on a thread of the engine, until they are let go. */
+/* Claims, or syncs of files, wait on a thread of the engine until they are let go. */
 void rig_hold_claims(bool on);
+void rig_hold_syncs(bool on);
+void rig_await_held(void); /* until one does */
 /* The next sync of a file fails with EIO. */
 void rig_fail_sync(void);
-/* The file system of the volume at dir, which does these two things. */
+/* The file system of the volume at dir, which does these things. */
 void rig_fs_init(struct ks_fs *fs, const char *dir);
 /* Waits until expr about `h` holds; fails the test otherwise. */
 bool rig_wait(struct rig *r, bool (*cond)(const struct fop_heard *h, void *ctx), void *ctx,

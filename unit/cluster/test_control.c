@@ -60,7 +60,7 @@ static void a_broker_says_hello_takes_over_and_serves(void)
 }
 
 /* W6, R54: no status before every data loop has ticked; the first carries the real value. */
-static void w6_no_status_before_every_loop_has_ticked(void)
+static void W6_no_status_before_every_loop_has_ticked(void)
 {
     struct rig r;
     int one = 1;
@@ -81,7 +81,7 @@ static bool status_count(const struct fop_heard *h, void *ctx)
 }
 
 /* W4 from the broker's side: an operator that is silent is dialled again, and told everything. */
-static void w4_a_silent_operator_is_dialled_again(void)
+static void W4_a_silent_operator_is_dialled_again(void)
 {
     struct rig r;
     up(&r, 2);
@@ -100,7 +100,7 @@ static void w4_a_silent_operator_is_dialled_again(void)
 }
 
 /* R51: a lost stream is redialled well within one interval. */
-static void r51_a_lost_stream_is_redialled_within_the_interval(void)
+static void R51_a_lost_stream_is_redialled_within_the_interval(void)
 {
     struct rig r;
     up(&r, 1);
@@ -126,7 +126,7 @@ static bool healthy(const struct fop_heard *h, void *ctx)
 
 /* R41, R47: with every data loop blocked the stream goes on and says healthy=false, and serving is
  * still true: nothing was closed. */
-static void r47_a_wedge_is_told_over_a_living_stream(void)
+static void R41_R47_a_wedge_is_told_over_a_living_stream(void)
 {
     struct rig r;
     up(&r, 2);
@@ -143,8 +143,72 @@ static void r47_a_wedge_is_told_over_a_living_stream(void)
     rig_stop(&r);
 }
 
+static bool stalled(const struct fop_heard *h, void *ctx)
+{
+    (void)ctx;
+    return !h->healthy && strstr(h->stall, "storage stalled") != NULL;
+}
+
+/* R46: a volume that does not answer makes the broker unhealthy, by name; what it has open stays. */
+static void R46_a_stalled_storage_is_told_over_a_living_stream(void)
+{
+    struct rig r;
+    struct clf_topic *t = up(&r, 1);
+    struct fop_heard h;
+    int hellos = fop_copy(&r.op, &h)->hellos;
+    rig_hold_syncs(true);
+    t->parts[1].assigned = 0;
+    rig_publish(&r);
+    rig_await_held();
+    KT_TRUE(rig_wait(&r, stalled, NULL, 8000));
+    fop_copy(&r.op, &h);
+    KT_EQ(h.hellos, hellos);
+    KT_TRUE(h.storage_stalled);
+    KT_TRUE(strstr(h.stall, ": datasync on ") != NULL);
+    KT_TRUE(h.serving);
+    KT_EQ(h.n_led, 1);
+    rig_hold_syncs(false);
+    RIG_WAIT(&r, healthy, NULL);
+    int two = 2;
+    RIG_WAIT(&r, leads, &two);
+    rig_stop(&r);
+}
+
+static void answer(void *arg)
+{
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+/* R56: with a takeover stuck in the file system every loop goes on: the data loops answer what they
+ * are sent, and the control loop's heartbeats, which say all is well, do not pause. */
+static void R56_a_takeover_that_hangs_holds_up_no_loop(void)
+{
+    struct rig r;
+    rig_start(&r, 0);
+    clf_topic(&r.cluster, "t", 1)->parts[0].assigned = 0;
+    rig_hold_claims(true);
+    rig_join(&r);
+    rig_await_held();
+    static _Atomic int answers;
+    atomic_store(&answers, 0);
+    struct fop_heard h;
+    int more = fop_copy(&r.op, &h)->stream_statuses + 3;
+    for (int32_t i = 0; i < kd_n_loops(r.data); i++) {
+        rt_call(kd_loop(r.data, i), answer, &answers);
+    }
+    RIG_WAIT(&r, status_count, &more);
+    KT_EQ(atomic_load(&answers), kd_n_loops(r.data));
+    fop_copy(&r.op, &h);
+    KT_TRUE(h.healthy);
+    KT_FALSE(h.serving);
+    KT_EQ(kd_n_open(r.data), 0);
+    rig_hold_claims(false);
+    RIG_WAIT(&r, serving, NULL);
+    rig_stop(&r);
+}
+
 /* R58: between main alive and takeover complete the broker says serving=false. */
-static void r58_not_serving_while_taking_over(void)
+static void R58_not_serving_while_taking_over(void)
 {
     struct rig r;
     rig_start(&r, 0);
@@ -266,9 +330,9 @@ static bool is_drained(const struct fop_heard *h, void *ctx)
     return atomic_load(&((struct rig *)ctx)->drained) != 0;
 }
 
-/* R23-R26: the next heartbeat says draining while everything is still led; what is moved away is
- * released; with the last one gone the drain is over. */
-static void r24_a_drain_is_told_before_anything_is_given_up(void)
+/* R23-R26: the next heartbeat says draining while everything is still led, and it stays so until the
+ * image says otherwise; what is moved away is released; with the last one gone the drain is over. */
+static void R23_R24_R26_a_drain_is_told_before_anything_is_given_up(void)
 {
     struct rig r;
     struct clf_topic *t = up(&r, 2);
@@ -277,8 +341,12 @@ static void r24_a_drain_is_told_before_anything_is_given_up(void)
     RIG_WAIT(&r, draining, NULL);
     KT_TRUE(kc_mono_ms() - t0 < 300);
     struct fop_heard h;
-    KT_EQ(fop_copy(&r.op, &h)->drained_led, 2);
-    KT_TRUE(h.serving);
+    int more = fop_copy(&r.op, &h)->stream_statuses + 2;
+    KT_EQ(h.drained_led, 2);
+    RIG_WAIT(&r, status_count, &more);
+    fop_copy(&r.op, &h);
+    KT_EQ(h.n_led, 2);
+    KT_TRUE(h.serving && h.healthy);
     r.cluster.rows[0].health = KP_DRAINING;
     t->parts[0].assigned = 1;
     t->parts[1].assigned = 2;
@@ -290,7 +358,7 @@ static void r24_a_drain_is_told_before_anything_is_given_up(void)
 }
 
 /* R29: nobody else is alive: seal everything and leave at once, not at the deadline. */
-static void r29_the_last_broker_seals_and_leaves_at_once(void)
+static void R29_the_last_broker_seals_and_leaves_at_once(void)
 {
     struct rig r;
     up(&r, 2);
@@ -427,14 +495,16 @@ static void only_the_active_operator_decides(void)
 }
 
 KT_MAIN("kl_control", KT(a_broker_says_hello_takes_over_and_serves),
-        KT(w6_no_status_before_every_loop_has_ticked), KT(w4_a_silent_operator_is_dialled_again),
-        KT(r51_a_lost_stream_is_redialled_within_the_interval),
-        KT(r47_a_wedge_is_told_over_a_living_stream), KT(r58_not_serving_while_taking_over),
+        KT(W6_no_status_before_every_loop_has_ticked), KT(W4_a_silent_operator_is_dialled_again),
+        KT(R51_a_lost_stream_is_redialled_within_the_interval),
+        KT(R41_R47_a_wedge_is_told_over_a_living_stream),
+        KT(R46_a_stalled_storage_is_told_over_a_living_stream),
+        KT(R56_a_takeover_that_hangs_holds_up_no_loop), KT(R58_not_serving_while_taking_over),
         KT(a_condemned_incarnation_is_replaced),
         KT(a_condemned_hello_registers_another_incarnation),
         KT(a_planned_move_is_followed_phase_by_phase),
-        KT(r24_a_drain_is_told_before_anything_is_given_up),
-        KT(r29_the_last_broker_seals_and_leaves_at_once),
+        KT(R23_R24_R26_a_drain_is_told_before_anything_is_given_up),
+        KT(R29_the_last_broker_seals_and_leaves_at_once),
         KT(a_tombstone_is_removed_by_its_last_leader), KT(the_inventory_is_sent_when_asked),
         KT(an_admin_change_is_repeated_with_its_sequence),
         KT(an_admin_change_without_an_operator_times_out), KT(only_the_active_operator_decides))

@@ -107,7 +107,7 @@ static void nothing_is_claimed_before_the_image_names_us(void)
 }
 
 /* R38: false before an own image; the boot set must be open; none assigned serves at once. */
-static void r38_serving_needs_the_boot_set(void)
+static void R38_R58_serving_needs_the_boot_set(void)
 {
     setup(3);
     struct clf_topic *t = clf_topic(&c, "t", 3);
@@ -130,7 +130,7 @@ static void r38_serving_needs_the_boot_set(void)
 }
 
 /* A move homed here counts once it is prepared; a cancelled or reassigned item leaves the set. */
-static void r38_the_boot_set_counts_prepares_and_forgets_what_left(void)
+static void R38_the_boot_set_counts_prepares_and_forgets_what_left(void)
 {
     setup(3);
     struct clf_topic *t = clf_topic(&c, "t", 2);
@@ -158,7 +158,7 @@ static void r38_the_boot_set_counts_prepares_and_forgets_what_left(void)
 }
 
 /* R45: after the latch a new partition counts only when it has been unopened for more than 10 s. */
-static void r45_readiness_latches(void)
+static void R45_readiness_latches(void)
 {
     setup(3);
     publish(true);
@@ -181,7 +181,7 @@ static void r45_readiness_latches(void)
 }
 
 /* R61, R45: a permanent failure makes a partition offline, not the broker unready; others retry. */
-static void r61_failures_are_retried_and_permanent_ones_are_offline(void)
+static void R45_R61_failures_are_retried_and_permanent_ones_are_offline(void)
 {
     setup(3);
     struct clf_topic *t = clf_topic(&c, "t", 2);
@@ -455,7 +455,7 @@ static void draining_opens_nothing_and_leaving_seals_all(void)
 }
 
 /* A draining broker still follows moves: that is how it gets rid of what it leads (R26). */
-static void r26_a_draining_source_releases(void)
+static void R26_a_draining_source_releases(void)
 {
     setup(3);
     struct clf_topic *t = clf_topic(&c, "t", 1);
@@ -526,9 +526,9 @@ static void a_log_that_stopped_is_opened_again(void)
 }
 
 KT_MAIN("kl_plan", KT(nothing_is_claimed_before_the_image_names_us),
-        KT(r38_serving_needs_the_boot_set),
-        KT(r38_the_boot_set_counts_prepares_and_forgets_what_left), KT(r45_readiness_latches),
-        KT(r61_failures_are_retried_and_permanent_ones_are_offline),
+        KT(R38_R58_serving_needs_the_boot_set),
+        KT(R38_the_boot_set_counts_prepares_and_forgets_what_left), KT(R45_readiness_latches),
+        KT(R45_R61_failures_are_retried_and_permanent_ones_are_offline),
         KT(a_blocked_takeover_goes_on_when_the_blocker_is_condemned),
         KT(a_partition_given_to_another_is_sealed),
         KT(an_open_under_way_is_finished_and_then_sealed),
@@ -536,6 +536,6 @@ KT_MAIN("kl_plan", KT(nothing_is_claimed_before_the_image_names_us),
         KT(a_released_source_resumes_by_itself), KT(a_target_warms_then_goes),
         KT(an_order_ahead_of_its_image_stands), KT(a_cancelled_target_drops_what_it_warmed),
         KT(a_drop_closes_without_a_seal_and_starts_again),
-        KT(draining_opens_nothing_and_leaving_seals_all), KT(r26_a_draining_source_releases),
+        KT(draining_opens_nothing_and_leaving_seals_all), KT(R26_a_draining_source_releases),
         KT(a_tombstone_closes_and_an_absent_topic_is_sealed),
         KT(internal_partitions_are_opened_first), KT(a_log_that_stopped_is_opened_again))

@@ -1,4 +1,4 @@
-/* Readiness and liveness from their own thread (R37 to R40). */
+/* Readiness and liveness from their own thread (R37 to R41), and the one judgement behind them. */
 #include "kt.h"
 
 #include <arpa/inet.h>
@@ -37,11 +37,11 @@ static const char *volume(void *ctx)
     return atomic_load(&fx.refuses) ? "the volume is full" : NULL;
 }
 
-static int64_t stalled_ms(void *ctx, int64_t now)
+static void stall(void *ctx, int64_t now, struct ks_stall *ret)
 {
     (void)ctx;
     (void)now;
-    return atomic_load(&fx.stalled_ms);
+    *ret = (struct ks_stall){atomic_load(&fx.stalled_ms), "datasync", "ks-sync"};
 }
 
 static void metrics(void *ctx, struct kh_out *out)
@@ -60,20 +60,20 @@ static void up(bool cluster)
         KT_REQUIRE(rt_loop_init(&fx.loops[i], i ? "hl-1" : "hl-0") == 0);
         KT_REQUIRE(rt_loop_start(&fx.loops[i]) == 0);
     }
-    struct kh_source src = {.loops = fx.list,
-                            .n_loops = 2,
+    struct kh_source src = {.vitals = {fx.list, 2, stall, NULL},
                             .listening = listening,
-                            .stalled_ms = stalled_ms,
                             .volume = volume,
                             .cluster = cluster,
                             .serving = serving,
                             .metrics = metrics};
     struct kc_err err;
     KT_REQUIRE(kh_start("127.0.0.1", 0, &src, &fx.health, &err) == 0);
+    struct kh_vitals v;
     int64_t until = kc_mono_ms() + 5000;
-    while (kh_oldest_loop_ms(&src, kc_mono_ms()) == INT64_MAX && kc_mono_ms() < until) {
+    do {
         poll(NULL, 0, 1);
-    }
+        kh_vitals_read(&src.vitals, kc_mono_ms(), &v);
+    } while (v.loop_ms == INT64_MAX && kc_mono_ms() < until);
 }
 
 static void down(void)
@@ -85,7 +85,7 @@ static void down(void)
     }
 }
 
-/* The status code; the answer is in body. */
+/* The status code; the answer is in body. -1: none within the kubelet's patience, and more. */
 static char body[4096];
 static int get(const char *path)
 {
@@ -93,6 +93,8 @@ static int get(const char *path)
     struct sockaddr_in sa = {.sin_family = AF_INET,
                              .sin_port = htons(kh_port(fx.health)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval patience = {3, 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
     dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path);
     size_t n = 0;
@@ -105,7 +107,7 @@ static int get(const char *path)
     return n > 12 ? (int)strtol(body + 9, NULL, 10) : -1;
 }
 
-static void R37_every_term_can_make_it_not_ready_and_is_named(void)
+static void R37_R46_every_term_can_make_it_not_ready_and_is_named(void)
 {
     up(true);
     KT_EQ(get("/readyz"), 200);
@@ -120,7 +122,7 @@ static void R37_every_term_can_make_it_not_ready_and_is_named(void)
     fx.listening = true;
     fx.stalled_ms = KH_STALL_MS + 1;
     KT_EQ(get("/readyz"), 503);
-    KT_TRUE(strstr(body, "storage: stalled") != NULL);
+    KT_TRUE(strstr(body, "storage: stalled for 5001 ms in datasync on ks-sync\n") != NULL);
     KT_EQ(get("/healthz"), 200); /* a stall never restarts the pod */
     fx.stalled_ms = 0;
     KT_EQ(get("/readyz"), 200);
@@ -169,7 +171,7 @@ static void R39_R40_one_wedged_loop_makes_it_not_ready_and_probes_are_answered(v
     KT_TRUE(strstr(body, "main alive: no") && strstr(body, "loop 1: no tick"));
     KT_TRUE(strstr(body, "loop 0") == NULL);
     KT_EQ(get("/healthz"), 200); /* not for a minute yet */
-    KT_TRUE(slowest < 1000);
+    KT_TRUE(slowest < 1000); /* the kubelet's default timeoutSeconds */
     fx.wedged = false;
     until = kc_mono_ms() + 5000;
     while ((code = get("/readyz")) != 200 && kc_mono_ms() < until) {
@@ -184,22 +186,53 @@ static void R40_a_loop_that_never_ticked_is_not_alive(void)
     struct rt_loop idle;
     struct rt_loop *list[1] = {&idle};
     fx.listening = fx.serving = true;
+    fx.stalled_ms = 0;
     KT_REQUIRE(rt_loop_init(&idle, "hl-2") == 0);
-    struct kh_source src = {.loops = list,
-                            .n_loops = 1,
+    struct kh_source src = {.vitals = {list, 1, stall, NULL},
                             .listening = listening,
-                            .stalled_ms = stalled_ms,
                             .serving = serving,
                             .metrics = metrics};
     struct kh_terms t;
+    char why[96];
     kh_terms(&src, kc_mono_ms(), &t);
-    KT_FALSE(t.main_alive);
+    KT_FALSE(t.vitals.main_alive);
     KT_FALSE(kh_ready(&t));
+    kh_vitals_text(&t.vitals, why, sizeof(why));
+    KT_STR(why, "loop 0 has not started");
     rt_loop_stop(&idle);
     rt_loop_run(&idle);
 }
 
-KT_MAIN("health", KT(R37_every_term_can_make_it_not_ready_and_is_named),
+/* Busy, stalled and wedged are three things, and readiness and heartbeat hear of them from one place. */
+static void R40_R46_what_is_wrong_is_named_and_bounded(void)
+{
+    struct rt_loop *list[2] = {&fx.loops[0], &fx.loops[1]};
+    struct kh_vitals_source src = {list, 2, stall, NULL};
+    struct kh_vitals v;
+    char why[96];
+    int64_t now = 1000000;
+    fx.loops[0].tick_ms = now;
+    fx.loops[1].tick_ms = now - KH_LOOP_STALE_MS;
+    fx.stalled_ms = KH_STALL_MS;
+    kh_vitals_read(&src, now, &v);
+    KT_TRUE(kh_healthy(&v)); /* at the bounds */
+    kh_vitals_text(&v, why, sizeof(why));
+    KT_STR(why, "");
+    fx.stalled_ms = KH_STALL_MS + 2000;
+    kh_vitals_read(&src, now, &v);
+    KT_TRUE(v.main_alive && !v.storage_ok && !kh_healthy(&v));
+    kh_vitals_text(&v, why, sizeof(why));
+    KT_STR(why, "storage stalled 7 s: datasync on ks-sync");
+    fx.stalled_ms = 0;
+    kh_vitals_read(&src, now + 1, &v);
+    KT_TRUE(!v.main_alive && v.storage_ok && !kh_healthy(&v));
+    KT_EQ(v.loop, 1);
+    kh_vitals_text(&v, why, sizeof(why));
+    KT_STR(why, "wedged loop 1, 5 s");
+}
+
+KT_MAIN("health", KT(R37_R46_every_term_can_make_it_not_ready_and_is_named),
         KT(R43_outside_a_cluster_serving_is_not_asked_for),
         KT(R39_R40_one_wedged_loop_makes_it_not_ready_and_probes_are_answered),
-        KT(R40_a_loop_that_never_ticked_is_not_alive))
+        KT(R40_a_loop_that_never_ticked_is_not_alive),
+        KT(R40_R46_what_is_wrong_is_named_and_bounded))

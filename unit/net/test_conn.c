@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,7 +18,8 @@ enum { MAX_FRAME = 1 << 20, WAIT_MS = 5000 };
 
 /* The first byte of a test frame says what is done with it: 'e' echoes it; 'h' holds the answer
  * until a 'r' frame on any connection releases all held ones, newest first; 'n' answers nothing; 'q'
- * closes. Frames that begin with 'e' or 'h' overlap. */
+ * closes; 'w' holds the loop itself until the test lets it go on, then echoes. Frames that begin with
+ * 'e', 'h' or 'w' overlap. */
 struct held {
     struct kn_conn *conn;
     struct kn_place place;
@@ -29,6 +31,7 @@ static struct {
     struct kn_server *server;
     struct held held[64];
     int n_held;
+    sem_t reached, pass; /* of 'w' */
 } fx;
 
 static void echo(struct kn_conn *c, struct kn_place place, struct kc_slice f)
@@ -62,6 +65,11 @@ static void on_frame(void *ctx, struct kn_conn *c, struct kn_place place, struct
         }
         kn_skip(c, place);
         break;
+    case 'w':
+        sem_post(&fx.reached);
+        sem_wait(&fx.pass);
+        echo(c, place, f);
+        return;
     case 'q':
         kn_close(c, "asked to");
         break;
@@ -73,7 +81,7 @@ static void on_frame(void *ctx, struct kn_conn *c, struct kn_place place, struct
 
 static bool overlaps(const uint8_t *f, size_t len)
 {
-    return len > 0 && (f[0] == 'e' || f[0] == 'h');
+    return len > 0 && (f[0] == 'e' || f[0] == 'h' || f[0] == 'w');
 }
 
 /* One loop, so that holding and releasing need no crossing of threads. */
@@ -238,6 +246,41 @@ static void pipelined_answers_keep_the_order_of_requests(void)
     KT_STR(get_frame(fd), "e fourth");
     close(fd);
     close(other);
+    down(1);
+}
+
+/* A saturated loop is not a wedged one (gh #217): requests upon requests keep it in one turn, which is
+ * all that a tick of the loop's own would be told by. */
+static void R42_every_completed_request_is_a_sign_of_its_loops_life(void)
+{
+    enum { REQUESTS = 20 };
+    struct kn_limits l = limits();
+    char burst[REQUESTS * 5];
+    for (int i = 0; i < REQUESTS; i++) {
+        memcpy(burst + i * 5, "\0\0\0\1w", 5);
+    }
+    sem_init(&fx.reached, 0, 0);
+    sem_init(&fx.pass, 0, 0);
+    up(&l, 1);
+    int fd = dial();
+    put(fd, burst, sizeof(burst));
+    sem_wait(&fx.reached);
+    uint64_t turn = atomic_load(&fx.loops[0].turns);
+    for (int i = 1; i < REQUESTS; i++) {
+        int64_t tick = atomic_load(&fx.loops[0].tick_ms);
+        while (kc_mono_ms() <= tick) {
+            poll(NULL, 0, 1);
+        }
+        sem_post(&fx.pass); /* the last one ends, the next one begins */
+        sem_wait(&fx.reached);
+        KT_TRUE(atomic_load(&fx.loops[0].tick_ms) > tick);
+    }
+    KT_EQ(atomic_load(&fx.loops[0].turns), turn);
+    sem_post(&fx.pass);
+    for (int i = 0; i < REQUESTS; i++) {
+        KT_STR(get_frame(fd), "w");
+    }
+    close(fd);
     down(1);
 }
 
@@ -439,6 +482,7 @@ static void a_port_in_use_is_an_error_that_names_the_listener(void)
 
 KT_MAIN("conn", KT(garbage_closes_only_its_connection),
         KT(pipelined_answers_keep_the_order_of_requests),
+        KT(R42_every_completed_request_is_a_sign_of_its_loops_life),
         KT(a_request_that_does_not_overlap_waits_for_earlier_answers),
         KT(silent_requests_keep_their_place), KT(a_frame_in_single_bytes_is_whole_in_the_end),
         KT(large_frames_come_back_whole), KT(half_open_connections_cost_only_themselves),

@@ -154,6 +154,33 @@ static void R50_a_wedged_broker_is_out_at_its_word(void)
     kpt_fini(&w);
 }
 
+/* A rolling restart shows exactly one fenced broker at each step, though the slice's word lags behind:
+ * it goes on calling the new process ready. */
+static void R34_a_booting_broker_reads_as_fenced_until_it_serves(void)
+{
+    begin(3);
+    kpt_slices(&w);
+    for (int32_t id = 2; id >= 0; id--) {
+        kpt_boot(&w, id);
+        bool seen = false;
+        const struct kp_row *r = kpt_row(&w, id);
+        for (int64_t end = w.now + 30000; w.now < end && !(seen && r->state == KP_SERVING);) {
+            kpt_run(&w, KPT_TICK_MS);
+            bool own = kc_uuid_eq(&r->incarnation, &w.b[id].incarnation);
+            KT_TRUE(r->state != KP_SERVING || !own || w.b[id].serving);
+            seen = seen || (own && r->state == KP_FENCED && r->reason == KP_REASON_BOOTING);
+            for (int32_t other = 0; other < 3; other++) {
+                KT_TRUE(other == id || kpt_row(&w, other)->state == KP_SERVING);
+            }
+        }
+        KT_TRUE(seen);
+        KT_EQ(r->state, KP_SERVING);
+        KT_TRUE(r->slice_ready);
+        KT_REQUIRE(kpt_await_settled(&w, 60000));
+    }
+    kpt_fini(&w);
+}
+
 /* A booting broker is healthy and not ready, and gets what it has to open to become ready. */
 static void R49_a_booting_broker_gets_partitions(void)
 {
@@ -432,7 +459,9 @@ KT_MAIN("liveness", KT(R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing),
         KT(W4_a_silent_broker_is_lost_after_the_timeout_only),
         KT(many_silent_at_once_wait_one_more_timeout_and_confirm_the_lease),
         KT(many_silent_that_return_in_time_move_nothing), KT(our_own_pause_is_nobodys_death),
-        KT(R50_a_wedged_broker_is_out_at_its_word), KT(R49_a_booting_broker_gets_partitions),
+        KT(R50_a_wedged_broker_is_out_at_its_word),
+        KT(R34_a_booting_broker_reads_as_fenced_until_it_serves),
+        KT(R49_a_booting_broker_gets_partitions),
         KT(one_stalled_broker_is_moved_off_after_the_window),
         KT(a_broker_that_cannot_write_keeps_what_it_leads),
         KT(half_stalled_within_the_window_is_the_volume_and_moves_nothing),

@@ -6,6 +6,7 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
 static struct st_vol vol;
@@ -351,13 +352,6 @@ static void memory_may_run_out_anywhere(void)
     end();
 }
 
-static void the_oldest_operation_under_way_is_told(void)
-{
-    begin();
-    KT_EQ(ks_stalled_ms(b1.e, INT64_MAX / 2), 0);
-    end();
-}
-
 /* Holds the commit thread in a turn; the one it was held in before ends, with its answers posted. */
 static void next_turn(struct ks_log *other, struct st_append *a, bool first)
 {
@@ -366,6 +360,35 @@ static void next_turn(struct ks_log *other, struct st_append *a, bool first)
         sem_post(&gate.pass);
     }
     sem_wait(&gate.reached);
+}
+
+/* R46: what is stuck, where and for how long: nothing while nothing is under way. */
+static void R46_the_oldest_operation_under_way_is_told_with_its_thread(void)
+{
+    begin();
+    sem_init(&gate.reached, 0, 0);
+    sem_init(&gate.pass, 0, 0);
+    struct ks_log *log = st_log(&b1, &topic, 1);
+    struct ks_stall stall;
+    struct st_append a;
+    atomic_store(&gate.closed, true);
+    next_turn(log, &a, true);
+    int64_t now = kc_mono_ms() + 7000;
+    ks_stall_read(b1.e, now, &stall);
+    KT_TRUE(stall.ms >= 6999 && stall.ms < now); /* its beginning is odd, which may be rounded up */
+    KT_STR(stall.operation, "datasync");
+    KT_EQ(strncmp(stall.thread, "ks-", 3), 0);
+    atomic_store(&gate.closed, false);
+    sem_post(&gate.pass);
+    st_until(&b1, &a.done);
+    KT_EQ(a.r.error, 0);
+    st_close(&b1, log);
+    do { /* the last close may be under way */
+        sched_yield();
+        ks_stall_read(b1.e, INT64_MAX / 2, &stall);
+    } while (stall.ms > 0);
+    KT_STR(stall.operation, "");
+    end();
 }
 
 static void await_queued_recovery(void)
@@ -438,5 +461,5 @@ KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
         KT(a_fence_that_fails_stops_the_takeover),
         KT(a_fence_of_an_absent_claim_file_puts_a_fenced_one_there),
         KT(a_roll_that_fails_acks_nothing_in_the_next_file), KT(memory_may_run_out_anywhere),
-        KT(the_oldest_operation_under_way_is_told),
+        KT(R46_the_oldest_operation_under_way_is_told_with_its_thread),
         KT(appends_of_two_epochs_in_one_turn_are_told_apart))

@@ -72,7 +72,7 @@ static void R30_metadata_lists_serving_and_draining_brokers_in_every_version(voi
     hx_down(&h);
 }
 
-static void R31_fenced_brokers_show_only_from_v2_and_when_asked_for(void)
+static void R1_R31_R33_fenced_brokers_show_only_from_v2_and_when_asked_for(void)
 {
     struct hx_client c;
     mixed_cluster(&c);
@@ -226,7 +226,7 @@ static void endpoint_types_other_than_brokers_are_refused(void)
 }
 
 KT_MAIN("views", KT(R30_metadata_lists_serving_and_draining_brokers_in_every_version),
-        KT(R31_fenced_brokers_show_only_from_v2_and_when_asked_for),
+        KT(R1_R31_R33_fenced_brokers_show_only_from_v2_and_when_asked_for),
         KT(R32_the_answering_broker_is_listed_and_never_fenced),
         KT(R35_describe_cluster_is_advertised_to_version_2),
         KT(W7_a_leader_that_is_not_visible_is_not_available),

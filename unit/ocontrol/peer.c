@@ -87,6 +87,7 @@ static void take(struct peer *p, const Kaas__Heartbeat__OperatorMessage *m)
         snprintf(p->active_host, sizeof(p->active_host), "%s", m->hello->active_host);
         break;
     case KAAS__HEARTBEAT__OPERATOR_MESSAGE__KIND_STATUS:
+        p->answered++;
         take_answer(p, m->status);
         break;
     case KAAS__HEARTBEAT__OPERATOR_MESSAGE__KIND_ADMIN: {
@@ -181,6 +182,7 @@ void peer_status(struct peer *p)
     Kaas__Heartbeat__BrokerStatus s = KAAS__HEARTBEAT__BROKER_STATUS__INIT;
     Kaas__Heartbeat__LedReport led[256], *list[256];
     Kaas__Heartbeat__PartitionId ids[256];
+    p->said++;
     s.broker_id = p->id;
     s.incarnation = hb_uuid_data(&p->incarnation);
     s.protocol_version = 1;

@@ -151,7 +151,7 @@ static void open_all(void *arg)
         .auth = auth,
         .auth_ctx = r,
         .lease_ms = 4000,
-        .renew_deadline_ms = 3000,
+        .renew_deadline_ms = RIG_RENEW_DEADLINE_MS,
         .retry_ms = 500,
         .check_ms = r->check_ms,
         .cb = {cb_view, cb_event, cb_admin, cb_adopt, cb_gone, cb_leader, r},

@@ -12,6 +12,7 @@
 #include "stores.h"
 
 #define RIG_CLUSTER "ns/demo"
+enum { RIG_RENEW_DEADLINE_MS = 3000 };
 
 struct rig_admin {
     uint64_t ticket;
@@ -98,6 +99,7 @@ struct peer {
     bool closed;
     /* what it says */
     bool healthy, draining, serving;
+    int said, answered; /* statuses */
     struct kp_led led[256];
     int32_t n_led;
 };

@@ -1,7 +1,10 @@
 #include "kt.h"
 #include "rig.h"
 
+#include <semaphore.h>
 #include <time.h>
+
+#include "base/kc_clock.h"
 
 /* Two operators, a store that fails, documents that other hands touch (design.md, 3 and 4). */
 static struct rig a, b;
@@ -192,6 +195,63 @@ static void failed_and_unanswered_writes_are_retried_until_they_stand(void)
         KT_EQ(create(name), 0);
         KT_TRUE(rig_await_image(&a, named, name));
     }
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+/* ---- the API loop, stuck ---- */
+
+static struct {
+    sem_t reached, pass;
+} gate;
+
+static void stand_still(void *arg)
+{
+    (void)arg;
+    sem_post(&gate.reached);
+    sem_wait(&gate.pass);
+}
+
+/* Ends early when it is no longer told that this operator decides. */
+static bool is_over(struct peer *q, void *arg)
+{
+    return !q->active || kc_mono_ms() > *(int64_t *)arg;
+}
+
+static bool all_answered(struct peer *q, void *arg)
+{
+    (void)arg;
+    return q->answered >= q->said;
+}
+
+/* Encoding, reconciling and calls of the API server all happen on the API loop. Here it does not turn
+ * for longer than a Lease lasts without a renewal, with a publication and an admin change waiting. */
+static void R63_a_stuck_api_loop_delays_neither_the_lease_nor_heartbeats(void)
+{
+    begin_deciding();
+    sem_init(&gate.reached, 0, 0);
+    sem_init(&gate.pass, 0, 0);
+    rt_call(a.api, stand_still, NULL);
+    sem_wait(&gate.reached);
+    struct wanted w;
+    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
+    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
+    r.topic = text("waits");
+    r.partitions = 1;
+    r.replication_factor = 1;
+    w.sequence = peer_admin(&p, &r, 0);
+    p.answered = p.said = 0;
+    p.serving = true; /* a row changes: something is to be published */
+    peer_status(&p);
+    int64_t until = kc_mono_ms() + RIG_RENEW_DEADLINE_MS + 1000;
+    KT_TRUE(peer_await(&p, is_over, &until));
+    KT_TRUE(p.active); /* the Lease was renewed */
+    KT_TRUE(p.said > 3);
+    KT_TRUE(peer_await(&p, all_answered, NULL));
+    KT_FALSE(has_result(&p, &w));
+    sem_post(&gate.pass);
+    KT_TRUE(peer_await(&p, has_result, &w));
+    KT_TRUE(rig_await_image(&a, named, text("waits")));
     peer_fini(&p);
     rig_stop(&a);
 }
@@ -400,6 +460,7 @@ KT_MAIN("takeover", KT(a_standby_accepts_streams_and_names_the_active_one),
         KT(a_released_lease_hands_over_at_once_and_no_partition_moves),
         KT(an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams),
         KT(failed_and_unanswered_writes_are_retried_until_they_stand),
+        KT(R63_a_stuck_api_loop_delays_neither_the_lease_nor_heartbeats),
         KT(removed_documents_are_made_again),
         KT(a_document_touched_by_another_hand_is_written_over), KT(a_newer_whole_shard_is_adopted),
         KT(idle_documents_are_looked_after),

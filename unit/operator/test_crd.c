@@ -1,5 +1,6 @@
 /* Resources are checked with errors that name the field and the fix. */
 #include "base/kc_json.h"
+#include "build/ko_build.h"
 #include "op_sample.h"
 
 static void defaults_are_those_of_the_design(void)
@@ -21,11 +22,46 @@ static void defaults_are_those_of_the_design(void)
     ko_cluster_free(c);
 }
 
-static void null_min_ready_seconds_removes_the_field(void) /* R59 */
+/* minReadySeconds of the StatefulSet; -1: the field is not there. */
+static int64_t min_ready_of(const char *extra)
 {
-    struct ko_cluster *c = op_cluster("  minReadySeconds: null\n");
-    KT_EQ(c->min_ready_seconds, -1);
+    static const struct ko_build_opts opts = {"kaas:test", "kaas-heartbeat.svc", 7070};
+    struct ko_cluster *c = op_cluster(extra);
+    json_t *sts = ko_build_statefulset(c, &opts, 0);
+    int64_t n = kc_json_int(sts, "spec.minReadySeconds", -1);
+    json_decref(sts);
     ko_cluster_free(c);
+    return n;
+}
+
+static void R59_min_ready_seconds_is_60_unless_told_and_null_removes_the_field(void)
+{
+    KT_EQ(min_ready_of(""), 60);
+    KT_EQ(min_ready_of("  minReadySeconds: 5\n"), 5);
+    KT_EQ(min_ready_of("  minReadySeconds: 0\n"), 0);
+    KT_EQ(min_ready_of("  minReadySeconds: null\n"), -1);
+}
+
+/* What the API server fills in, from the schema that is installed. */
+static void R59_the_schema_says_60_and_lets_null_be_said(void)
+{
+    static char text[256 * 1024];
+    char path[1024];
+    struct kc_err err;
+    const char *slash = strrchr(__FILE__, '/');
+    snprintf(path, sizeof(path), "%.*s/../../crds/kaasclusters.yaml", (int)(slash - __FILE__),
+             __FILE__);
+    FILE *f = fopen(path, "r");
+    KT_REQUIRE(f != NULL);
+    size_t len = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    json_t *crd = kc_yaml_load(text, len, &err);
+    KT_REQUIRE(crd != NULL);
+    json_t *field = kc_json_at(crd, "spec.versions.0.schema.openAPIV3Schema.properties.spec."
+                                    "properties.minReadySeconds");
+    KT_EQ(kc_json_int(field, "default", -1), 60);
+    KT_TRUE(kc_json_bool(field, "nullable", false));
+    json_decref(crd);
 }
 
 static void settings_are_sorted_text(void)
@@ -146,6 +182,7 @@ static void object_names_of_topics(void)
 }
 
 KT_MAIN("operator/crd", KT(defaults_are_those_of_the_design),
-        KT(null_min_ready_seconds_removes_the_field), KT(settings_are_sorted_text),
+        KT(R59_min_ready_seconds_is_60_unless_told_and_null_removes_the_field),
+        KT(R59_the_schema_says_60_and_lets_null_be_said), KT(settings_are_sorted_text),
         KT(bad_specs_name_the_field), KT(all_errors_are_told_at_once), KT(topics_are_checked),
         KT(object_names_of_topics))

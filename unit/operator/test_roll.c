@@ -84,7 +84,7 @@ static void start(struct bed *b)
     bed_merge(b, KO_KAASCLUSTER, "demo", "spec: {image: \"kaas:2\"}");
 }
 
-static void the_gate_closes_with_a_new_template_and_opens_one_by_one(void)
+static void R57_the_gate_closes_with_a_new_template_and_opens_one_by_one(void)
 {
     struct bed b;
     start(&b);
@@ -127,7 +127,7 @@ static void it_waits_for_failback(void)
     bed_stop(&b);
 }
 
-static void an_outdated_broker_that_is_down_blocks_unless_forced(void)
+static void R60_an_outdated_broker_that_is_down_blocks_unless_forced(void)
 {
     struct bed b;
     start(&b);
@@ -152,6 +152,6 @@ static void a_newer_template_restarts_the_gate(void)
     bed_stop(&b);
 }
 
-KT_MAIN("operator/roll", KT(the_gate_closes_with_a_new_template_and_opens_one_by_one),
-        KT(it_waits_for_failback), KT(an_outdated_broker_that_is_down_blocks_unless_forced),
+KT_MAIN("operator/roll", KT(R57_the_gate_closes_with_a_new_template_and_opens_one_by_one),
+        KT(it_waits_for_failback), KT(R60_an_outdated_broker_that_is_down_blocks_unless_forced),
         KT(a_newer_template_restarts_the_gate))

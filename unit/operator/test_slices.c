@@ -2,14 +2,21 @@
 #include "base/kc_json.h"
 #include "op_bed.h"
 
-static void make_pod(struct bed *b, int n, const char *owner)
+static void make_pod_named(struct bed *b, const char *name, const char *owner)
 {
     char yaml[400];
     snprintf(yaml, sizeof(yaml),
-             "metadata: {name: demo-%d, namespace: ns, labels: {kaas.dev/cluster: demo}, "
+             "metadata: {name: \"%s\", namespace: ns, labels: {kaas.dev/cluster: demo}, "
              "ownerReferences: [{uid: \"%s\"}]}\n",
-             n, owner);
+             name, owner);
     bed_create(b, KO_POD, yaml);
+}
+
+static void make_pod(struct bed *b, int n, const char *owner)
+{
+    char name[20];
+    snprintf(name, sizeof(name), "demo-%d", n);
+    make_pod_named(b, name, owner);
 }
 
 static void add_endpoint(struct bed *b, json_t *list, const char *hostname, const char *pod,
@@ -51,7 +58,7 @@ static void start(struct bed *b)
     op_played_reset();
 }
 
-static void readiness_is_an_attribute(void) /* R3 */
+static void R3_R6_readiness_is_an_attribute(void) /* R3 */
 {
     struct bed b;
     json_t *list = json_array();
@@ -71,7 +78,7 @@ static void readiness_is_an_attribute(void) /* R3 */
     bed_stop(&b);
 }
 
-static void slices_of_other_services_do_not_count(void) /* R2 */
+static void R2_slices_of_other_services_do_not_count(void) /* R2 */
 {
     struct bed b;
     json_t *list = json_array();
@@ -79,6 +86,34 @@ static void slices_of_other_services_do_not_count(void) /* R2 */
     add_endpoint(&b, list, "demo-0", "demo-0", true);
     put_slice(&b, "s", "demo-bootstrap", list);
     KT_STR(op_played.log, "");
+    bed_stop(&b);
+}
+
+/* Everything about these endpoints is in order but the hostname: pods of the StatefulSet, listed under
+ * their own names. */
+static void R10_hostnames_without_an_ordinal_are_ignored(void)
+{
+    static const char *const names[] = {"demo",     "demo-",   "demo-x",  "demo-1x",
+                                        "demo--1",  "demo-+1", "demo-01", "demo-1-1",
+                                        "demo-128", "demo1",   "other-1", "demo-4294967297"};
+    struct bed b;
+    struct ko_rec_metrics m;
+    char uid[40];
+    json_t *list = json_array();
+    start(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    snprintf(uid, sizeof(uid), "%s", ko_uid(b.doc));
+    for (size_t i = 0; i < KC_ARRAY_LEN(names); i++) {
+        make_pod_named(&b, names[i], uid);
+        add_endpoint(&b, list, names[i], names[i], true);
+    }
+    add_endpoint(&b, list, "demo-1", "demo-1", true);
+    bed_settle(&b);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 1);
+    KT_EQ(op_played.eps[0].ordinal, 1);
+    ko_rec_metrics_read(b.rec, &m);
+    KT_EQ(m.foreign_endpoints, KC_ARRAY_LEN(names));
     bed_stop(&b);
 }
 
@@ -129,5 +164,7 @@ static void an_unseen_pod_is_waited_for(void)
     bed_stop(&b);
 }
 
-KT_MAIN("operator/slices", KT(readiness_is_an_attribute), KT(slices_of_other_services_do_not_count),
+KT_MAIN("operator/slices", KT(R3_R6_readiness_is_an_attribute),
+        KT(R2_slices_of_other_services_do_not_count),
+        KT(R10_hostnames_without_an_ordinal_are_ignored),
         KT(foreign_endpoints_raise_an_event_and_a_metric), KT(an_unseen_pod_is_waited_for))

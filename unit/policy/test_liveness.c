@@ -286,6 +286,24 @@ static void R25_R26_R27_draining_is_its_own_state_and_hands_over_while_it_serves
     kpt_fini(&w);
 }
 
+/* It leads what is on its way to others, and gets nothing that has no leader yet. */
+static void R14_a_draining_broker_is_given_nothing(void)
+{
+    begin(3);
+    w.b[1].draining = true;
+    kpt_run(&w, 200);
+    int32_t t = kpt_topic(&w, 12);
+    for (int i = 0; i < 50; i++) {
+        kpt_run(&w, KPT_TICK_MS);
+        for (int32_t p = 0; p < 12; p++) {
+            KT_TRUE(kpt_leader(&w, t, p) != 1);
+        }
+    }
+    KT_EQ(kpt_row(&w, 1)->health, KP_DRAINING);
+    KT_EQ(led_by(1), 0);
+    kpt_fini(&w);
+}
+
 static void R29_the_only_healthy_broker_keeps_its_partitions_while_draining(void)
 {
     begin(1);
@@ -466,6 +484,7 @@ KT_MAIN("liveness", KT(R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing),
         KT(a_broker_that_cannot_write_keeps_what_it_leads),
         KT(half_stalled_within_the_window_is_the_volume_and_moves_nothing),
         KT(R25_R26_R27_draining_is_its_own_state_and_hands_over_while_it_serves),
+        KT(R14_a_draining_broker_is_given_nothing),
         KT(R29_the_only_healthy_broker_keeps_its_partitions_while_draining),
         KT(R29_over_the_drain_deadline_a_broker_is_condemned),
         KT(R15_losing_everybody_unassigns_nobody_and_condemns_nobody),

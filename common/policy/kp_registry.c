@@ -155,7 +155,7 @@ void kp_ctl_slice(struct kp_ctl *c, const char *slice_key, const struct kp_endpo
                   int64_t now_ms)
 {
     (void)now_ms;
-    int32_t s = slice_index(c, slice_key, true);
+    int32_t s = slice_index(c, slice_key, n > 0);
     if (s < 0) {
         return;
     }
@@ -170,15 +170,13 @@ void kp_ctl_slice(struct kp_ctl *c, const char *slice_key, const struct kp_endpo
         }
         take_endpoint(&c->peers[id], bit, &eps[i]);
     }
+    if (n == 0) {
+        c->slices[s][0] = '\0'; /* one that lists nobody needs no bit */
+    }
     kp_registry_sync(c);
 }
 
 void kp_ctl_slice_deleted(struct kp_ctl *c, const char *slice_key, int64_t now_ms)
 {
-    int32_t s = slice_index(c, slice_key, false);
-    if (s < 0) {
-        return;
-    }
     kp_ctl_slice(c, slice_key, NULL, 0, now_ms);
-    c->slices[s][0] = '\0';
 }

@@ -180,7 +180,13 @@ static void feed_slices(struct ko_cc *cc)
         struct ko_slice *s = e->value;
         kp_ctl_slice(cc->ctl, e->key, s->eps, s->n, ko_now(cc->c));
     }
-    kp_ctl_set_desired(cc->ctl, cc->spec.desired);
+}
+
+void ko_cc_tell_desired(struct ko_cc *cc)
+{
+    if (ko_cc_held(cc) && cc->synced) {
+        kp_ctl_set_desired(cc->ctl, cc->spec.desired);
+    }
 }
 
 /* Brokers dial anew: a new stream carries the whole report that phases are rebuilt from. */
@@ -209,6 +215,7 @@ void ko_cc_loaded(struct ko_control *c, void *arg)
         cc->inventory_due = l->image->n_topics == 0 || l->lost;
         cc->dirty_shards |= l->unwritten;
         cc->phase = KO_HELD;
+        ko_cc_tell_desired(cc);
         ko_rows_changed(cc);
         cc->view_due = true;
         redial(cc);

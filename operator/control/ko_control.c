@@ -316,7 +316,7 @@ static void take_spec(struct ko_control *c, void *arg)
     kc_arena_reset(&cc->spec_arena);
     copy_spec(&cc->spec_arena, &t->spec, &cc->spec);
     if (ko_cc_held(cc)) {
-        kp_ctl_set_desired(cc->ctl, cc->spec.desired);
+        ko_cc_tell_desired(cc);
         int32_t max_parts = KC_MAX(cc->spec.max_partitions, 1);
         if (kp_ctl_set_limits(cc->ctl, cc->spec.max_topics, max_parts)) {
             kc_log(KC_WARN, "control", "event=limits_not_applied cluster=%s", cc->key);
@@ -418,6 +418,7 @@ static void take_synced(struct ko_control *c, void *arg)
     struct told *t = arg;
     struct ko_cc *cc = ko_cc_get(c, t->key);
     cc->synced = true;
+    ko_cc_tell_desired(cc);
     ko_cc_try_activate(cc);
     told_free(t);
 }

@@ -231,6 +231,9 @@ void ko_cc_free(void *cc);
 void ko_cc_lead(struct ko_cc *cc); /* the Lease was acquired */
 void ko_cc_unlead(struct ko_cc *cc); /* and lost */
 void ko_cc_try_activate(struct ko_cc *cc);
+/* W1: the second witness of a removal is heard only when every slice has been told: until then whoever
+ * is not listed yet merely seems to be gone. */
+void ko_cc_tell_desired(struct ko_cc *cc);
 void ko_cc_step(struct ko_cc *cc, int64_t now_ms);
 /* At once, or soon if one was made just now: statuses come in bursts. */
 void ko_cc_step_paced(struct ko_cc *cc, int64_t now_ms);

@@ -197,7 +197,7 @@ static void expect_the_difference(struct rig *g)
     KT_EQ(g->lists, 2);
 }
 
-static void an_expired_event_relists_and_tells_the_difference(void)
+static void R6_an_expired_event_relists_and_tells_the_difference(void)
 {
     struct rig g;
     begin(&g);
@@ -372,7 +372,7 @@ static void a_list_that_expires_between_pages_begins_anew(void)
 
 KT_MAIN("watch", KT(lists_then_follows), KT(a_watch_by_name_uses_a_field_selector),
         KT(resumes_at_the_last_version_bookmarks_included),
-        KT(an_expired_event_relists_and_tells_the_difference),
+        KT(R6_an_expired_event_relists_and_tells_the_difference),
         KT(an_expired_event_after_failures_tells_the_difference),
         KT(an_expired_answer_relists_and_tells_the_difference), KT(garbage_in_the_stream_relists),
         KT(events_may_come_in_any_pieces), KT(a_mute_stream_is_redialled_at_the_idle_deadline),

@@ -292,7 +292,7 @@ void rig_slice(struct rig *r, int32_t n, bool ready)
     on_api(r, tell_slice, &s);
 }
 
-static void tell_cluster(void *arg)
+static void tell_spec(void *arg)
 {
     struct slice *s = arg;
     struct ko_cluster_spec spec = {.cluster = RIG_CLUSTER,
@@ -303,14 +303,30 @@ static void tell_cluster(void *arg)
                                    .max_topics = 20,
                                    .max_partitions = 100};
     ko_control_cluster(s->r->c, &spec);
-    tell_slice(s);
-    ko_control_synced(s->r->c, RIG_CLUSTER);
+}
+
+static void tell_synced(void *arg)
+{
+    struct rig *r = arg;
+    ko_control_synced(r->c, RIG_CLUSTER);
+}
+
+void rig_spec(struct rig *r, int32_t desired)
+{
+    struct slice s = {r, desired, true};
+    on_api(r, tell_spec, &s);
+}
+
+void rig_synced(struct rig *r)
+{
+    on_api(r, tell_synced, r);
 }
 
 void rig_cluster(struct rig *r, int32_t n)
 {
-    struct slice s = {r, n, true};
-    on_api(r, tell_cluster, &s);
+    rig_spec(r, n);
+    rig_slice(r, n, true);
+    rig_synced(r);
 }
 
 bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg)

@@ -57,6 +57,9 @@ void rig_stop(struct rig *r);
 /* The KaasCluster, its slice with brokers 0..n-1 ready, and synced. */
 void rig_cluster(struct rig *r, int32_t n);
 void rig_slice(struct rig *r, int32_t n, bool ready);
+/* The KaasCluster alone, as it is told before its slices are; and that everything has been told. */
+void rig_spec(struct rig *r, int32_t desired);
+void rig_synced(struct rig *r);
 /* Waits until cond(r, arg) holds under the lock; false after 10 s. */
 bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg);
 /* Removes a ConfigMap, or replaces its data. */

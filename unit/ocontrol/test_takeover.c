@@ -34,6 +34,11 @@ static bool is_held(struct rig *r, void *arg)
     return r->view && r->view->order.uid[0];
 }
 
+static bool has_rows(struct rig *r, void *arg)
+{
+    return r->view && r->view->n_rows == *(int *)arg;
+}
+
 static bool is_closed(struct peer *q, void *arg)
 {
     (void)arg;
@@ -178,6 +183,38 @@ static void an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams(vo
     KT_TRUE(rig_await(&a, is_leader, NULL));
     KT_TRUE(dial_until_active(&a));
     KT_EQ(create("again"), 0);
+    peer_fini(&p);
+    rig_stop(&a);
+}
+
+/* Two are registered, one is wanted: the other is drained, and stays until its endpoint goes (R27). An
+ * operator that starts in the middle hears of the KaasCluster before it hears of the slices. */
+static void R4_R27_an_operator_that_starts_in_a_scale_down_waits_for_the_slices(void)
+{
+    int one = 1, two = 2;
+    rig_start(&a);
+    KT_REQUIRE(rig_await(&a, is_leader, NULL));
+    rig_cluster(&a, 2);
+    KT_REQUIRE(rig_await(&a, is_held, NULL));
+    peer_init(&p, 0);
+    KT_REQUIRE(peer_dial(&p, &a, "secret"));
+    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
+    peer_inventory(&p, &none);
+    peer_status(&p);
+    KT_REQUIRE(peer_await(&p, is_active, NULL));
+    KT_REQUIRE(rig_await(&a, has_rows, &two));
+    rig_restart(&a);
+    rig_spec(&a, 1);
+    KT_TRUE(rig_await(&a, has_rows, &two)); /* held, from the image */
+    rig_slice(&a, 2, true);
+    rig_synced(&a);
+    KT_TRUE(dial_until_active(&a));
+    pthread_mutex_lock(&a.lock);
+    KT_EQ(a.view->n_rows, 2);
+    KT_EQ(a.events[KP_EV_DEREGISTERED], 0);
+    pthread_mutex_unlock(&a.lock);
+    rig_slice(&a, 1, true);
+    KT_TRUE(rig_await(&a, has_rows, &one));
     peer_fini(&p);
     rig_stop(&a);
 }
@@ -459,6 +496,7 @@ static void a_burst_of_topics_becomes_few_publications(void)
 KT_MAIN("takeover", KT(a_standby_accepts_streams_and_names_the_active_one),
         KT(a_released_lease_hands_over_at_once_and_no_partition_moves),
         KT(an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams),
+        KT(R4_R27_an_operator_that_starts_in_a_scale_down_waits_for_the_slices),
         KT(failed_and_unanswered_writes_are_retried_until_they_stand),
         KT(R63_a_stuck_api_loop_delays_neither_the_lease_nor_heartbeats),
         KT(removed_documents_are_made_again),

@@ -140,6 +140,46 @@ static void foreign_endpoints_raise_an_event_and_a_metric(void)
     bed_stop(&b);
 }
 
+/* A slice's word about a pod that is gone counts no longer, however long the slice lags behind. */
+static void R4_an_endpoint_whose_pod_is_gone_is_not_listed(void)
+{
+    struct bed b;
+    json_t *list = json_array();
+    start(&b);
+    add_endpoint(&b, list, "demo-0", "demo-0", true);
+    add_endpoint(&b, list, "demo-1", "demo-1", true);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 2);
+    bed_remove(&b, KO_POD, "demo-1");
+    bed_settle(&b);
+    KT_EQ(op_played.n_eps, 1);
+    KT_EQ(op_played.eps[0].ordinal, 0);
+    bed_stop(&b);
+}
+
+/* The endpoints of a Service may be sharded anew, in one go where a relist shows it: each slice is told
+ * under its own key, and the one that is gone is told to be. */
+static void R5_R6_slices_are_told_one_by_one_and_withdrawn_by_name(void)
+{
+    struct bed b;
+    json_t *first = json_array(), *second = json_array(), *both = json_array();
+    start(&b);
+    add_endpoint(&b, first, "demo-0", "demo-0", true);
+    add_endpoint(&b, second, "demo-1", "demo-1", true);
+    add_endpoint(&b, both, "demo-0", "demo-0", true);
+    add_endpoint(&b, both, "demo-1", "demo-1", true);
+    put_slice(&b, "s1", "demo-brokers", first);
+    put_slice(&b, "s2", "demo-brokers", second);
+    KT_STR(op_played.log, "slice ns/demo ns/s1 1|slice ns/demo ns/s2 1|");
+    op_played_reset();
+    put_slice(&b, "s3", "demo-brokers", both);
+    bed_remove(&b, KO_ENDPOINTSLICE, "s1");
+    bed_remove(&b, KO_ENDPOINTSLICE, "s2");
+    bed_settle(&b);
+    KT_STR(op_played.log, "slice ns/demo ns/s3 2|slice- ns/demo ns/s1|slice- ns/demo ns/s2|");
+    bed_stop(&b);
+}
+
 static void an_unseen_pod_is_waited_for(void)
 {
     struct bed b;
@@ -167,4 +207,6 @@ static void an_unseen_pod_is_waited_for(void)
 KT_MAIN("operator/slices", KT(R3_R6_readiness_is_an_attribute),
         KT(R2_slices_of_other_services_do_not_count),
         KT(R10_hostnames_without_an_ordinal_are_ignored),
-        KT(foreign_endpoints_raise_an_event_and_a_metric), KT(an_unseen_pod_is_waited_for))
+        KT(foreign_endpoints_raise_an_event_and_a_metric),
+        KT(R4_an_endpoint_whose_pod_is_gone_is_not_listed),
+        KT(R5_R6_slices_are_told_one_by_one_and_withdrawn_by_name), KT(an_unseen_pod_is_waited_for))

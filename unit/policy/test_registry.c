@@ -97,6 +97,48 @@ static void R6_an_ordinal_that_moved_to_another_slice_survives_the_first_ones_up
     kpt_fini(&w);
 }
 
+/* A dual-stack Service has a slice an address family, and each lists every ordinal. */
+static void R5_R6_dual_stack_slices_list_every_ordinal_twice(void)
+{
+    begin(0, 0); /* no desired replicas: the slices alone keep them */
+    struct kp_endpoint e[3] = {endpoint(0, true, "p0", 1), endpoint(1, true, "p1", 1),
+                               endpoint(2, true, "p2", 1)};
+    kp_ctl_slice(w.c, "ipv4", e, 3, w.now);
+    kp_ctl_slice(w.c, "ipv6", e, 3, w.now);
+    KT_EQ(registered(), 3);
+    kp_ctl_slice(w.c, "ipv4", e, 2, w.now); /* one family is told first */
+    KT_EQ(registered(), 3);
+    e[1].ready = false;
+    kp_ctl_slice(w.c, "ipv6", e, 2, w.now);
+    KT_EQ(registered(), 2);
+    KT_FALSE(kpt_row(&w, 1)->slice_ready); /* the last lister speaks */
+    kp_ctl_slice_deleted(w.c, "ipv4", w.now); /* single stack from now on */
+    KT_EQ(registered(), 2);
+    kp_ctl_slice_deleted(w.c, "ipv6", w.now);
+    KT_EQ(registered(), 0);
+    kpt_fini(&w);
+}
+
+/* Slices that list none of our pods, however many somebody makes, are not in the way of those that do. */
+static void slices_that_list_nobody_take_no_room(void)
+{
+    begin(1, 0);
+    char key[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof(key), "foreign-%d", i);
+        kp_ctl_slice(w.c, key, NULL, 0, w.now);
+    }
+    struct kp_endpoint e = endpoint(0, true, "p0", 1);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof(key), "s-%d", i);
+        kp_ctl_slice(w.c, key, &e, 1, w.now);
+        kp_ctl_slice(w.c, key, NULL, 0, w.now);
+    }
+    kp_ctl_slice(w.c, "ours", &e, 1, w.now);
+    KT_TRUE(kpt_row(&w, 0) && kpt_row(&w, 0)->slice_ready);
+    kpt_fini(&w);
+}
+
 static struct kp_ctl *self_led(int32_t self)
 {
     struct kp_ctl_opts o = {.max_brokers = 8,
@@ -236,7 +278,9 @@ KT_MAIN("registry", KT(R3_unready_endpoints_are_registered_with_readiness_as_an_
         KT(R5_two_slices_updated_in_turn_lose_nobody),
         KT(R6_deleting_a_slice_removes_exactly_what_only_it_listed),
         KT(R6_an_ordinal_that_moved_to_another_slice_survives_the_first_ones_update),
-        KT(R7_self_is_pinned_against_every_slice), KT(R8_own_readiness_lost_unassigns_nothing),
+        KT(R5_R6_dual_stack_slices_list_every_ordinal_twice),
+        KT(slices_that_list_nobody_take_no_room), KT(R7_self_is_pinned_against_every_slice),
+        KT(R8_own_readiness_lost_unassigns_nothing),
         KT(R9_R33_scale_down_leaves_rows_and_homes_in_one_step),
         KT(R10_ordinals_out_of_range_are_ignored),
         KT(newest_pod_of_an_ordinal_wins_and_an_older_one_is_refused),

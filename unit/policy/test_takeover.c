@@ -46,6 +46,35 @@ static void R62_a_change_with_everybody_there_moves_nothing(void)
     kpt_fini(&w);
 }
 
+/* R2: rows come from the image, not from the slices, which are told one by one: nobody is lost in
+ * between, and neither is who is absent for a moment (W1) or already dead (R13). */
+static void R2_W1_rows_survive_an_operator_change(void)
+{
+    begin(3);
+    int32_t homes[KP_SLOTS];
+    memcpy(homes, kp_ctl_homes(w.c, KP_GROUP_SLOTS), sizeof(homes));
+    for (int32_t id = 0; id < 3; id++) {
+        w.b[id].slice = id % 2;
+    }
+    kpt_slices(&w);
+    kpt_kill(&w, 1);
+    w.b[1].listed = false; /* its pod is being made again */
+    kpt_slices(&w);
+    kpt_run(&w, 5000);
+    struct kp_row dead = *kpt_row(&w, 1);
+    int32_t registered = w.events[KP_EV_REGISTERED];
+    kpt_operator_change(&w);
+    kpt_run(&w, 5000);
+    KT_REQUIRE(kpt_row(&w, 1) != NULL);
+    KT_EQ(kpt_row(&w, 1)->last_seen_ms, dead.last_seen_ms);
+    KT_TRUE(kc_uuid_eq(&kpt_row(&w, 1)->incarnation, &dead.incarnation));
+    KT_TRUE(kpt_row(&w, 1)->condemned);
+    KT_EQ(w.events[KP_EV_REGISTERED], registered);
+    KT_EQ(w.events[KP_EV_DEREGISTERED], 0);
+    KT_EQ(memcmp(homes, kp_ctl_homes(w.c, KP_GROUP_SLOTS), sizeof(homes)), 0);
+    kpt_fini(&w);
+}
+
 static void R62_it_decides_when_all_of_the_last_set_are_back(void)
 {
     begin(3);
@@ -232,6 +261,7 @@ static void a_stepped_down_controller_takes_facts_but_decides_nothing(void)
 }
 
 KT_MAIN("takeover", KT(R62_a_change_with_everybody_there_moves_nothing),
+        KT(R2_W1_rows_survive_an_operator_change),
         KT(R62_it_decides_when_all_of_the_last_set_are_back),
         KT(R62_one_that_stays_away_is_replaced_after_three_seconds),
         KT(R62_a_minority_does_not_get_everything),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [GROUP...]: installs what is missing, by group (build, lint, java, clients, kube, model, nfs). Says nothing when all is there.
+# deps.sh [GROUP...]: installs what is missing, by group (build, lint, java, clients, kube, model, rules, nfs). Says nothing when all is there.
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
@@ -11,6 +11,7 @@ declare -A PACKAGES=(
   [clients]="kcat python3-venv"
   [kube]="containerd runc containernetworking-plugins iptables iproute2 busybox-static curl openssl"
   [model]="spin gcc"
+  [rules]="patch"
   [nfs]="nfs-ganesha nfs-ganesha-vfs user-mode-linux kmod busybox-static iproute2"
 )
 

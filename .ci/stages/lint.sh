@@ -21,6 +21,7 @@ check "clang-format" clang-format --dry-run --Werror "${c_files[@]}"
 check "layers" python3 .ci/layers.py
 check "sizes" python3 .ci/sizes.py
 check "banned functions" banned
+check "rules have tests" python3 unit/mutants/table.py
 check "policy is pure" no_symbols
 check "shellcheck" shellcheck -x -S warning "${sh_files[@]}"
 check "yamllint" yamllint -s -d '{extends: relaxed, rules: {line-length: {max: 180}}}' "${yaml_files[@]}"

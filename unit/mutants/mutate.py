@@ -8,7 +8,8 @@ Each *.patch beside this file breaks one rule of docs/requirements.md on purpose
     Test: policy_registry R5_two_slices_updated_in_turn_lose_nobody
 
 The sources are copied to build/mutants; there every named test must pass as things are, then each patch is applied alone, the test's program
-built, and that very test must fail (an assertion or a crash in it; a program that no longer builds counts as a broken patch). Rules without a patch fail, except those of EXEMPT.
+built, and that very test must fail (an assertion or a crash in it; a program that no longer builds counts as a broken patch). A rule
+without a patch fails (table.py names the exceptions).
 
     mutate.py [WORD...]    only patches whose name or rule is one of the words
 """
@@ -22,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+import table
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COPY = ROOT / "build/mutants/src"
@@ -29,8 +32,6 @@ BUILD = ROOT / "build/mutants/build"
 JOBS = os.environ.get("JOBS", str(os.cpu_count()))
 AT_ONCE = 2 * int(JOBS)  # tests
 TEST_TIMEOUT_S = 120
-RULES = [f"R{n}" for n in range(1, 64)] + [f"W{n}" for n in range(1, 9)]
-EXEMPT = {"R44": "left out: concerns a listener kind that does not exist here"}
 
 
 class Broken(Exception):
@@ -40,7 +41,7 @@ class Broken(Exception):
 class Patch:
     def __init__(self, path):
         self.path, self.name = path, path.stem
-        head = dict(re.findall(r"^(Rule|Breaks|Test): (.+)$", path.read_text(), re.M))
+        head = table.head_of(path)
         if set(head) != {"Rule", "Breaks", "Test"}:
             raise Broken(f"{path.name}: its head must name Rule, Breaks and Test")
         self.rules = head["Rule"].split()
@@ -162,7 +163,7 @@ def main(words):
             if wrong:
                 print("     " + wrong.replace("\n", "\n     "))
     covered = {r for p in patches for r in p.rules}
-    missing = [] if words else [r for r in RULES if r not in covered and r not in EXEMPT]
+    missing = [] if words else [r for r in table.RULES if r not in covered and r not in table.EXEMPT]
     for rule in missing:
         print(f"FAIL {rule}: no patch breaks it")
     passed = len(patches) - failed

@@ -101,6 +101,7 @@ static void reset(struct ko_cc *cc)
     cc->version = 0;
     memset(cc->row_there, 0, sizeof(cc->row_there));
     memset(cc->row_version, 0, sizeof(cc->row_version));
+    memset(cc->trouble, 0, sizeof(cc->trouble));
 }
 
 void ko_cc_unlead(struct ko_cc *cc)

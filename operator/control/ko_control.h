@@ -24,6 +24,8 @@ typedef void (*ko_auth_fn)(void *auth_ctx, const char *cluster, const char *toke
                            const char *pod_name, const char *pod_uid, ko_auth_verdict verdict,
                            void *ctx);
 
+enum { KO_TROUBLE_MAX = 96 };
+
 /* What status, events and kubectl show; immutable, reference-counted, made at every change. */
 struct ko_view {
     _Atomic uint32_t refs;
@@ -32,6 +34,9 @@ struct ko_view {
     struct kp_order order; /* of the newest published image */
     int32_t n_rows;
     struct kp_row *rows;
+    /* What the broker of each row said was wrong when it stopped being healthy ("wedged loop 1, 5 s"),
+     * "" = nothing; NULL = no row has any. */
+    char (*troubles)[KO_TROUBLE_MAX];
     int32_t partitions; /* data partitions */
     int32_t offline; /* without an acking leader for a permanent reason, or no alive broker */
     int32_t leaderless; /* assigned but not led */

@@ -145,6 +145,7 @@ struct ko_cc {
     bool view_due;
     int64_t view_ms;
     int64_t connected_wall_ms;
+    char trouble[KP_BROKERS_MAX][KO_TROUBLE_MAX];
 };
 
 /* ---- a broker's stream ---- */

@@ -200,6 +200,25 @@ static int on_hello(struct ko_stream *s, const Kaas__Heartbeat__Hello *h, struct
 
 /* ---- statuses ---- */
 
+/* As of the moment a broker stopped being healthy: the ages in it would make news of every status. */
+static void note_trouble(struct ko_cc *cc, int32_t broker, const Kaas__Heartbeat__BrokerStatus *b)
+{
+    char *to = cc->trouble[broker];
+    if (!b->healthy && to[0] == '\0') {
+        for (int i = 0; i < KO_TROUBLE_MAX - 1 && b->stall_reason[i]; i++) {
+            char ch = b->stall_reason[i];
+            to[i] = ch;
+            if (ch < ' ' || ch > '~') {
+                to[i] = '?'; /* else the cut might leave half a letter */
+            }
+        }
+        cc->view_due = true;
+    } else if (b->healthy && to[0] != '\0') {
+        memset(to, 0, KO_TROUBLE_MAX);
+        cc->view_due = true;
+    }
+}
+
 static void on_status(struct ko_stream *s, const Kaas__Heartbeat__BrokerStatus *b)
 {
     struct ko_cc *cc = cluster_of(s);
@@ -216,6 +235,7 @@ static void on_status(struct ko_stream *s, const Kaas__Heartbeat__BrokerStatus *
             ko_seal_take(cc, b->released[i], now);
         }
         kp_ctl_status(cc->ctl, &k, now);
+        note_trouble(cc, k.broker, b);
         for (size_t i = 0; i < b->n_deleted; i++) {
             struct kc_uuid id = hb_uuid(b->deleted[i]->topic_id);
             ko_topic_removed(cc, &id);

@@ -9,6 +9,7 @@ void ko_view_unref(struct ko_view *v)
 {
     if (v && atomic_fetch_sub_explicit(&v->refs, 1, memory_order_acq_rel) == 1) {
         kc_free(v->rows);
+        kc_free(v->troubles);
         kc_free(v);
     }
 }
@@ -71,6 +72,10 @@ void ko_view_send(struct ko_cc *cc, int64_t now_ms)
     v->n_rows = kp_ctl_rows(cc->ctl, &rows);
     v->rows = kc_alloc((size_t)v->n_rows * sizeof(*rows) + 1);
     memcpy(v->rows, rows, (size_t)v->n_rows * sizeof(*rows));
+    v->troubles = kc_zalloc((size_t)v->n_rows * sizeof(v->troubles[0]) + 1);
+    for (int32_t i = 0; i < v->n_rows; i++) {
+        memcpy(v->troubles[i], cc->trouble[rows[i].id], sizeof(v->troubles[i]));
+    }
     v->connected_ms = cc->connected_wall_ms;
     count(cc, v);
     ko_to_api(cc->c, tell_view, v, drop_view);

@@ -97,14 +97,19 @@ static void on_owned(struct ko_rec *r, const char *cluster, bool ok)
 }
 
 /* A row of the registry plus what kubectl get kaasbrokers shows beside it. */
-static json_t *status_of(struct ko_rec *r, const struct kp_row *row, const char *key,
+static json_t *status_of(struct ko_rec *r, const struct ko_view *v, int32_t i, const char *key,
                          const json_t *old, int64_t wall)
 {
+    const struct kp_row *row = &v->rows[i];
     json_t *st = ko_row_json(row, old, wall), *conds = json_array();
     struct ko_cond_list l = {conds, json_object_get(old, "conditions"), 1};
     const struct ko_pod *p = ko_rec_find(&r->pods, key); /* named as the KaasBroker */
     bool serving = row->state == KP_SERVING;
     const char *why = kp_reason_name(row->reason);
+    bool told = row->reason == KP_REASON_WEDGED || row->reason == KP_REASON_STALLED;
+    if (told && v->troubles && v->troubles[i][0]) {
+        why = v->troubles[i]; /* which loop, or which thread and in what */
+    }
     json_object_del(st, "id");
     json_object_set_new(st, "podUID", json_string(row->pod_uid));
     json_object_set_new(st, "rack", json_string(row->rack));
@@ -120,13 +125,16 @@ static json_t *status_of(struct ko_rec *r, const struct kp_row *row, const char 
                 stalled  ? "StorageStalled"
                 : silent ? "BrokerDead"
                          : ko_volume_reason(row->volume),
-                stalled || silent || writable ? "" : "records are refused, reads are served");
+                stalled              ? why
+                : silent || writable ? ""
+                                     : "records are refused, reads are served");
     json_object_set_new(st, "conditions", conds);
     return st;
 }
 
-static void write_row(struct ko_rec *r, struct ko_rc *c, const struct kp_row *row, int64_t wall)
+static void write_row(struct ko_rec *r, struct ko_rc *c, int32_t i, int64_t wall)
 {
+    const struct kp_row *row = &c->view->rows[i];
     char key[KO_KEY_MAX];
     json_t *doc = ko_build_broker(c->spec, row->id);
     snprintf(key, sizeof(key), "%s/%s", ko_ns(doc), ko_name(doc));
@@ -136,7 +144,7 @@ static void write_row(struct ko_rec *r, struct ko_rc *c, const struct kp_row *ro
         return; /* the status follows when the watch has seen it */
     }
     json_decref(doc);
-    json_t *status = status_of(r, row, key, b->status, wall);
+    json_t *status = status_of(r, c->view, i, key, b->status, wall);
     if (b->in_flight || json_equal(status, b->status)) {
         json_decref(status);
         return;
@@ -170,7 +178,7 @@ void ko_rec_brokers_run(struct ko_rec *r, struct ko_rc *c)
         return;
     }
     for (int32_t i = 0; i < v->n_rows; i++) {
-        write_row(r, c, &v->rows[i], wall);
+        write_row(r, c, i, wall);
     }
     for (struct kc_map_entry *e; (e = kc_map_next(&r->brokers, &it));) {
         struct ko_rb *b = e->value;

@@ -187,6 +187,7 @@ void peer_status(struct peer *p)
     s.incarnation = hb_uuid_data(&p->incarnation);
     s.protocol_version = 1;
     s.healthy = p->healthy;
+    s.stall_reason = (char *)(uintptr_t)(p->trouble ? p->trouble : "");
     s.draining = p->draining;
     s.serving = p->serving;
     s.full = true;

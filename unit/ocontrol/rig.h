@@ -103,6 +103,7 @@ struct peer {
     /* what it says */
     bool healthy, draining, serving;
     int said, answered; /* statuses */
+    const char *trouble; /* why it is not healthy */
     struct kp_led led[256];
     int32_t n_led;
 };

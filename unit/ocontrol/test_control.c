@@ -25,6 +25,11 @@ static bool is_active(struct peer *p, void *arg)
     return p->active && p->generation > 0;
 }
 
+static bool was_answered(struct peer *p, void *arg)
+{
+    return p->answered >= *(int *)arg;
+}
+
 static bool never(struct peer *p, void *arg)
 {
     (void)p;
@@ -476,6 +481,37 @@ static void views_and_events_follow_the_cluster(void)
     end(1);
 }
 
+static bool has_trouble(struct rig *r, void *arg)
+{
+    return r->view && r->view->n_rows == 1 && strcmp(r->view->troubles[0], arg) == 0;
+}
+
+/* What is shown is what was wrong at first; that it lasts is no news. */
+static void what_a_broker_says_is_wrong_with_it_reaches_the_view(void)
+{
+    begin_deciding();
+    struct peer *p = &peers[0];
+    char none[] = "", first[] = "wedged loop 1, 5 s", other[] = "??";
+    KT_TRUE(rig_await(&rig, has_trouble, none));
+    p->healthy = false;
+    p->trouble = first;
+    peer_status(p);
+    KT_TRUE(rig_await(&rig, has_trouble, first));
+    p->trouble = "wedged loop 1, 6 s";
+    int more = p->answered + 1;
+    peer_status(p);
+    KT_TRUE(peer_await(p, was_answered, &more));
+    KT_TRUE(rig_await(&rig, has_trouble, first));
+    p->healthy = true;
+    peer_status(p);
+    KT_TRUE(rig_await(&rig, has_trouble, none));
+    p->healthy = false;
+    p->trouble = "\xc3\xa9"; /* cut to size, it might be half a letter */
+    peer_status(p);
+    KT_TRUE(rig_await(&rig, has_trouble, other));
+    end(1);
+}
+
 KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topics),
         KT(a_wrong_token_is_refused_with_the_reason), KT(garbage_costs_only_its_stream),
         KT(another_volume_is_refused), KT(an_unregistered_ordinal_is_refused),
@@ -488,4 +524,5 @@ KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topi
         KT(a_deleted_topic_is_a_tombstone_until_its_directory_is_gone),
         KT(brokers_are_told_of_each_others_transitions),
         KT(a_new_operator_takes_the_root_with_its_term_and_moves_nothing),
-        KT(views_and_events_follow_the_cluster))
+        KT(views_and_events_follow_the_cluster),
+        KT(what_a_broker_says_is_wrong_with_it_reaches_the_view))

@@ -27,6 +27,7 @@ void ko_view_unref(struct ko_view *v)
 {
     if (v && atomic_fetch_sub(&v->refs, 1) == 1) {
         kc_free(v->rows);
+        kc_free(v->troubles);
         kc_free(v);
     }
 }

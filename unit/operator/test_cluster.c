@@ -1,5 +1,6 @@
 /* A KaasCluster becomes objects and facts for the controller; its status is what the controller sees. */
 #include "base/kc_json.h"
+#include "base/kc_mem.h"
 #include "op_bed.h"
 #include "reconcile/ko_cond.h"
 
@@ -217,6 +218,35 @@ static void a_broker_that_cannot_write_says_so_and_stays_ready(void)
     bed_stop(&b);
 }
 
+/* Wedged or stalled, a KaasBroker's condition names the loop, or the thread and what it waits in. */
+static void the_condition_names_what_is_stuck(void)
+{
+    static const char want[] = "storage stalled 5 s: datasync on ks-sync";
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    for (int i = 0; i < 2; i++) {
+        struct ko_view *v = op_view();
+        v->troubles = kc_zalloc(3 * sizeof(v->troubles[0]));
+        snprintf(v->troubles[1], sizeof(v->troubles[1]), "%s", want);
+        v->rows[1].state = KP_FENCED;
+        v->rows[1].health = KP_DEAD;
+        v->rows[1].reason = i == 0 ? KP_REASON_STALLED : KP_REASON_LOST; /* it died of it later */
+        b.cb.view(b.cb.ctx, v);
+        bed_settle(&b);
+        KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-1"), 200);
+        KT_STR(bed_cond(&b, "Ready"), "False");
+        const json_t *all = kc_json_at(b.doc, "status.conditions");
+        KT_STR(kc_json_str(ko_cond_find(all, "Ready"), "message", ""), i == 0 ? want : "lost");
+        const json_t *storage = ko_cond_find(all, "StorageReady");
+        KT_STR(kc_json_str(storage, "reason", ""), i == 0 ? "StorageStalled" : "BrokerDead");
+        KT_STR(kc_json_str(storage, "message", "-"), i == 0 ? want : "");
+        KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-0"), 200);
+        KT_STR(kc_json_str(b.doc, "status.conditions.0.message", "-"), "");
+    }
+    bed_stop(&b);
+}
+
 static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 */
 {
     struct bed b;
@@ -248,4 +278,5 @@ KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(a_thousand_reconc
         KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
         KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
         KT(a_broker_that_cannot_write_says_so_and_stays_ready),
+        KT(the_condition_names_what_is_stuck),
         KT(last_seen_is_coarse_while_alive_and_exact_when_frozen))

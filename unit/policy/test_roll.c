@@ -78,6 +78,16 @@ static void R37_every_term_counts_and_is_named(void)
         .listeners_bound = true, .main_alive = true, .clustered = true, .serving = true};
     char text[200];
     KT_EQ(kp_ready_terms(&f), 0);
+    f.storage_stalled = true; /* each alone */
+    KT_EQ(kp_ready_terms(&f), KP_UNREADY_STORAGE);
+    f.storage_stalled = f.main_alive = false;
+    KT_EQ(kp_ready_terms(&f), KP_UNREADY_MAIN);
+    f.main_alive = true;
+    f.listeners_bound = false;
+    KT_EQ(kp_ready_terms(&f), KP_UNREADY_LISTENERS);
+    f.listeners_bound = true;
+    f.serving = false;
+    KT_EQ(kp_ready_terms(&f), KP_UNREADY_SERVING);
     f = (struct kp_ready_facts){.storage_stalled = true, .clustered = true};
     KT_EQ(kp_ready_terms(&f),
           KP_UNREADY_LISTENERS | KP_UNREADY_MAIN | KP_UNREADY_STORAGE | KP_UNREADY_SERVING);

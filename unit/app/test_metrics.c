@@ -19,11 +19,13 @@ static bool no(void *ctx)
     return false;
 }
 
-static int64_t none(void *ctx, int64_t now)
+static int64_t stalled_ms;
+
+static void stall(void *ctx, int64_t now, struct ks_stall *ret)
 {
     (void)ctx;
     (void)now;
-    return 0;
+    *ret = (struct ks_stall){stalled_ms, "link", "ks-scan"};
 }
 
 static void up(bool self_led)
@@ -39,12 +41,9 @@ static void up(bool self_led)
     struct kn_opts o = {
         .listeners = &l, .n_listeners = 1, .handler = {kb_on_frame, kb_frame_overlaps, &b.app}};
     KT_REQUIRE(kn_server_new(&o, &b.app.net, &err) == 0);
-    b.source = (struct kh_source){.loops = b.loops,
-                                  .n_loops = 2,
-                                  .listening = no,
-                                  .serving = no,
-                                  .stalled_ms = none,
-                                  .ctx = &b};
+    stalled_ms = 0;
+    b.source = (struct kh_source){
+        .vitals = {b.loops, 2, stall, &b}, .listening = no, .serving = no, .ctx = &b};
     for (int i = 0; i < 2; i++) {
         b.loops[i] = kd_loop(b.app.data, i);
     }
@@ -155,5 +154,21 @@ static void what_does_not_fit_is_cut_at_a_line(void)
     down();
 }
 
+/* R46: which thread waits in which operation; no series while none does. */
+static void R46_a_stall_is_a_series_of_its_own(void)
+{
+    static const char series[] = "kaas_storage_stall_ms{operation=\"link\",thread=\"ks-scan\"}";
+    double v;
+    up(true);
+    write_text();
+    KT_FALSE(kt_prom_value(text, series, &v));
+    stalled_ms = KH_STALL_MS + 1;
+    write_text();
+    KT_EQ(value(series), KH_STALL_MS + 1);
+    KT_EQ(value("kaas_broker_healthy"), 0);
+    down();
+}
+
 KT_MAIN("metrics", KT(a_broker_that_starts_says_what_it_can), KT(groups_show_theirs),
-        KT(the_control_plane_shows_its_state), KT(what_does_not_fit_is_cut_at_a_line))
+        KT(the_control_plane_shows_its_state), KT(what_does_not_fit_is_cut_at_a_line),
+        KT(R46_a_stall_is_a_series_of_its_own))

@@ -354,6 +354,9 @@ ssize_t ks_overlay_pread(const struct ks_overlay *o, struct ks_fs *fs, int fd, v
     for (uint32_t i = first_after(o, pos); i < o->n && o->first[i].f.pos < pos + len; i++) {
         const struct ks_frame_at *f = &o->first[i];
         uint64_t from = KC_MAX(f->f.pos, pos), to = KC_MIN(f->f.pos + f->f.len, pos + len);
+        if (to <= from) {
+            continue; /* frames that overlap, which no owner makes: the search may begin too early */
+        }
         size_t n = (size_t)(to - from);
         ssize_t rc = ks_fs_pread(fs, o->of->fds[f->journal], (uint8_t *)buf + (from - pos), n,
                                  f->at + (from - f->f.pos));

@@ -193,15 +193,14 @@ static void frames_that_overlap_are_harmless(void)
     size_t n = 0;
     begin();
     n += put_frame(a + n, 0, file_id, 0, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
-    n += put_frame(a + n, 0, file_id, 1, "B");
+    n += put_frame(a + n, 0, file_id, 1, "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB");
     n += put_frame(a + n, 0, file_id, 2, "C");
-    n += put_frame(a + n, 0, file_id, 25, "DDDDDDDDDD");
     journal(0, a, n);
     write_file("data", "", 0);
     int fd = ks_fs_open(&fs, "data", KS_READ);
     struct ks_frames *f = read_all();
     struct ks_overlay o = ks_frames_of(f, &topic, 0, file_id);
-    KT_EQ(o.n, 4);
+    KT_EQ(o.n, 3);
     for (uint64_t pos = 0; pos < 40; pos++) {
         for (size_t len = 1; len < 40; len++) {
             char *buf = malloc(len); /* of that size: the sanitizer sees what goes beyond */

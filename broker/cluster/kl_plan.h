@@ -56,6 +56,7 @@ struct kl_item {
     int32_t seal_epoch;
     /* Attempts. */
     int64_t wanted_ms, retry_ms, state_ms;
+    int64_t stop_ms; /* when its release began: no append is taken from there on; 0 = never */
     int32_t attempts;
     bool in_boot; /* of the boot set, and neither open nor prepared yet */
     bool blocked;

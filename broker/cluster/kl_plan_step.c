@@ -165,6 +165,7 @@ static bool step_idle(struct kl_plan *p, struct kl_item *it, enum goal g, int64_
         return false;
     }
     if (g == GOAL_RELEASED && p->entitled) {
+        it->stop_ms = 0;
         kl_item_set_state(p, it, KL_RELEASED, now_ms); /* nothing is open here: nothing to seal */
         kl_item_changed(p, it);
     } else if (g == GOAL_OPEN || g == GOAL_PREPARE || g == GOAL_GO) {
@@ -221,6 +222,7 @@ static bool step_open(struct kl_plan *p, struct kl_item *it, enum goal g, int64_
         return false;
     }
     act(p, it, KL_RELEASING, KL_DO_RELEASE, now_ms, ret);
+    it->stop_ms = now_ms;
     ret->seal = seal && !it->stopped;
     ret->hint = g == GOAL_RELEASED                ? it->move.to
                 : seal && it->assigned != p->self ? it->assigned

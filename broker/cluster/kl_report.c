@@ -79,7 +79,7 @@ INITIALISER(BlockedReport, kaas__heartbeat__blocked_report__init)
 INITIALISER(FailedReport, kaas__heartbeat__failed_report__init)
 INITIALISER(Seal, kaas__heartbeat__seal__init)
 
-static bool say_released(struct kc_arena *a, const struct kl_item *it,
+static bool say_released(struct kc_arena *a, const struct kl_item *it, int64_t now_ms,
                          Kaas__Heartbeat__PartitionId *pid, Kaas__Heartbeat__BrokerStatus *s)
 {
     Kaas__Heartbeat__ReleasedReport *r = NEW(a, ReleasedReport);
@@ -88,6 +88,7 @@ static bool say_released(struct kc_arena *a, const struct kl_item *it,
     }
     r->partition = pid;
     r->move_id = it->move.id;
+    r->stopped_ms_ago = it->stop_ms ? KC_MAX(now_ms - it->stop_ms, (int64_t)1) : 0;
     if (it->seal) {
         Kaas__Heartbeat__Seal *seal = NEW(a, Seal);
         if (!seal) {
@@ -157,7 +158,7 @@ static bool say_item(struct kc_arena *a, const struct kl_item *it, bool full,
         r->move_id = it->move.id;
         s->prepared[s->n_prepared++] = r;
     } else if (it->state == KL_RELEASED) {
-        return say_released(a, it, pid, s);
+        return say_released(a, it, kc_mono_ms(), pid, s);
     } else if (failing) {
         return say_waiting(a, it, pid, s);
     } else {

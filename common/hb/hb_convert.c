@@ -142,7 +142,8 @@ int hb_status_to_kp(const Kaas__Heartbeat__BrokerStatus *s, uint64_t stream, int
           .epoch = m->epoch});
     LIST(kp_pid, unled, {.topic_id = hb_uuid(m->topic_id), .partition = m->partition});
     LIST(kp_moved, prepared, {.p = hb_pid(m->partition), .move_id = m->move_id});
-    LIST(kp_moved, released, {.p = hb_pid(m->partition), .move_id = m->move_id});
+    LIST(kp_moved, released,
+         {.p = hb_pid(m->partition), .move_id = m->move_id, .stopped_ms = m->stopped_ms_ago});
     LIST(kp_blocked, blocked,
          {.p = hb_pid(m->partition), .broker = m->broker, .incarnation = hb_uuid(m->incarnation)});
     LIST(kp_failed, failed, {.p = hb_pid(m->partition), .permanent = m->permanent});

@@ -64,6 +64,9 @@ void kp_set_led(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t
     struct kp_part *p = &t->parts[partition];
     led_add(c, t, p->led, -1);
     led_add(c, t, broker, 1);
+    if (broker >= 0) {
+        kp_gap_close(c, t, partition);
+    }
     p->led = broker;
     p->led_incarnation = incarnation ? *incarnation : nobody;
     p->led_epoch = epoch;
@@ -183,6 +186,7 @@ static void settle(struct kp_ctl *c, struct kp_topic *t, int32_t i, int64_t now_
 {
     struct kp_part *p = &t->parts[i];
     if (p->led >= 0 && (!c->peers[p->led].registered || c->peers[p->led].condemned)) {
+        kp_gap_died(c, t, i, p->led);
         kp_set_led(c, t, i, KP_NO_BROKER, NULL, p->led_epoch);
     }
     if (!c->decided) {

@@ -40,7 +40,7 @@ struct kp_ctl *kp_ctl_new(const struct kp_ctl_opts *opts)
     }
     for (int32_t i = 0; i < KP_BROKERS_MAX; i++) {
         struct kp_peer *p = &c->peers[i];
-        p->close_ms = p->drain_ms = p->stall_ms = p->serving_ms = p->alive_ms = -1;
+        p->close_ms = p->drain_ms = p->stall_ms = p->serving_ms = p->alive_ms = p->life_ms = -1;
     }
     for (int32_t s = 0; s < KP_SLOTS; s++) {
         c->homes[0][s] = c->homes[1][s] = KP_NO_BROKER;
@@ -289,6 +289,7 @@ void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct k
     ret->n_events = 0;
     ret->next_ms = now_ms + c->o.interval_ms;
     c->generation = generation;
+    c->now_ms = now_ms;
     if (!c->active) {
         return;
     }

@@ -94,6 +94,7 @@ struct kp_pid {
 struct kp_moved {
     struct kp_pid p;
     uint64_t move_id;
+    int64_t stopped_ms; /* released: the source took its last append so long ago; 0 = not told */
 };
 struct kp_blocked {
     struct kp_pid p;
@@ -198,5 +199,23 @@ struct kp_relay {
     enum kp_phase phase;
 };
 int32_t kp_ctl_relays(const struct kp_ctl *c, int32_t broker, struct kp_relay *ret, int32_t cap);
+
+/* ---- 5. measuring a rollout ---- */
+
+/* What clients felt since the measurement began: a gap is the time from the moment the leader of a
+ * partition stopped acknowledging until an owner says that it leads (again). Gaps older than the
+ * measurement count from its beginning. Percentiles are of gaps that have ended, at most 1 % high. */
+struct kp_measure {
+    int64_t since_ms;
+    int64_t gaps; /* that have ended */
+    int32_t partitions; /* that had any */
+    int32_t open; /* without an acking leader now */
+    int64_t p50_ms, p99_ms, max_ms; /* max_ms: those still open included */
+    int32_t max_out; /* most wanted brokers that were not serving at once */
+};
+/* on: begins, anew. off: ends. Costs one pass over the partitions; lives with this kp_ctl alone, so
+ * a new operator begins its own. */
+void kp_ctl_measure(struct kp_ctl *c, bool on, int64_t now_ms);
+bool kp_ctl_measured(const struct kp_ctl *c, int64_t now_ms, struct kp_measure *ret); /* is on */
 
 #endif

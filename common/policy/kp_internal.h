@@ -27,6 +27,8 @@ enum {
     KP_CANCEL_MS = 3000, /* how long a cancelled move is still told */
     KP_RETRY_MS = 30000, /* after a move that timed out */
     KP_SEEN_COARSE_MS = 30000, /* R13: lastSeen is written no more often while nothing else is */
+    KP_GAP_HALF = 128, /* buckets of the histogram of gaps (kp_gaps.c): exact below 256 ms, */
+    KP_GAP_BUCKETS = 26 * KP_GAP_HALF, /* then 128 for each power of two up to 2^32 ms */
     KP_MOVE_SEQ_BITS = 24 /* move id = generation << bits | sequence */
 };
 
@@ -46,6 +48,7 @@ struct kp_peer {
     int64_t last_ms; /* last message, monotonic */
     int64_t close_ms; /* when it closed; -1: was never open here */
     int64_t hello_ms;
+    int64_t life_ms; /* its last healthy word, or when its stream closed; -1 = nothing heard here */
     struct kc_uuid process;
     struct kc_uuid past[KP_PAST_MAX]; /* ring of superseded incarnations: never admitted again */
     int32_t n_past;
@@ -78,6 +81,9 @@ struct kp_aux {
     uint32_t seen; /* stamp of the full report that named it last */
     bool blocked_handed; /* assigned to the blocking owner; it must lead soon */
     bool prepared, released;
+    int64_t release_ms; /* when the move's release was ordered here; -1 = not */
+    int64_t gap_ms; /* without an acking leader since; -1 = has one, or never had */
+    uint32_t gap_window; /* the measurement that has counted this partition */
 };
 
 struct kp_topic {
@@ -91,10 +97,22 @@ struct kp_topic {
     struct kp_aux *aux;
 };
 
+/* A rollout as measured (kp_gaps.c). */
+struct kp_gaps {
+    bool on;
+    uint32_t window; /* counts measurements */
+    int64_t since_ms;
+    int64_t count, max_ms; /* gaps that have ended */
+    int32_t partitions; /* that had any */
+    int32_t max_out; /* wanted brokers not serving at once */
+    uint32_t buckets[KP_GAP_BUCKETS];
+};
+
 struct kp_candidate; /* kp_homes.c */
 
 struct kp_ctl {
     struct kp_ctl_opts o;
+    int64_t now_ms; /* of the fact or step at hand */
     int32_t desired;
     char slices[KP_SLICES_MAX][KP_SLICE_KEY_MAX]; /* "" = free */
     struct kp_peer peers[KP_BROKERS_MAX]; /* by ordinal */
@@ -134,6 +152,7 @@ struct kp_ctl {
     int32_t wave[KP_BROKERS_MAX][KP_BROKERS_MAX]; /* scratch: moves under way by pair */
     struct kp_event events[KP_EVENTS_MAX];
     int32_t n_events;
+    struct kp_gaps gaps;
 };
 
 /* kp_registry.c */
@@ -187,6 +206,15 @@ void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int3
                    int64_t now_ms);
 void kp_move_step(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int64_t now_ms);
 void kp_moves_count(struct kp_ctl *c);
+
+/* kp_gaps.c: a gap begins, unless one has already, at a known time; */
+void kp_gap_open(struct kp_topic *t, int32_t partition, int64_t since_ms);
+/* with the death of the broker's incarnation: at its last sign of life; */
+void kp_gap_died(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t broker);
+/* with a release: stopped_ms ago by the source's word, 0 = it does not say. */
+void kp_gap_released(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int64_t stopped_ms);
+void kp_gap_close(struct kp_ctl *c, struct kp_topic *t, int32_t partition); /* it is led */
+void kp_gaps_rows(struct kp_ctl *c); /* rows were made anew */
 
 /* kp_reports.c */
 void kp_reports_new_incarnation(struct kp_ctl *c, int32_t broker);

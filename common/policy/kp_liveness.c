@@ -75,6 +75,7 @@ int kp_ctl_hello(struct kp_ctl *c, const struct kp_hello *h, int64_t now_ms, str
     if (rc) {
         return rc;
     }
+    c->now_ms = now_ms;
     struct kp_peer *p = &c->peers[h->broker];
     struct kp_row *row = kp_row_of(c, h->broker);
     take_process(p, row, h);
@@ -103,6 +104,7 @@ void kp_ctl_stream_closed(struct kp_ctl *c, int32_t broker, uint64_t stream, int
     if (p->open && p->stream == stream) {
         p->open = false;
         p->close_ms = now_ms;
+        p->life_ms = p->healthy ? now_ms : p->life_ms; /* a process that ends lived until then */
     }
 }
 

@@ -27,6 +27,7 @@ void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int3
                                .to = to,
                                .phase = KP_MOVE_PREPARE};
     a->prepared = a->released = false;
+    a->release_ms = -1;
     c->peers[to].n_coming[t->slot_kind]++;
     c->assign_dirty = true; /* its first step may be due at once */
     kp_dirty_part(c, t);
@@ -132,7 +133,7 @@ static void step_prepare(struct kp_ctl *c, struct kp_topic *t, int32_t partition
 {
     struct kp_part *p = &t->parts[partition];
     struct kp_move *m = &p->move;
-    const struct kp_aux *a = &t->aux[partition];
+    struct kp_aux *a = &t->aux[partition];
     if (!kp_alive_member(c, m->to)) {
         cancel(c, t, partition, now_ms);
     } else if (a->released) {
@@ -146,6 +147,7 @@ static void step_prepare(struct kp_ctl *c, struct kp_topic *t, int32_t partition
         c->wave[m->from][m->to]++;
         m->phase = KP_MOVE_RELEASE;
         m->deadline_ms = now_ms + KP_RELEASE_MS;
+        a->release_ms = now_ms;
         kp_wake(c, m->deadline_ms);
     }
 }

@@ -52,7 +52,8 @@ static void registry_remove(struct kp_ctl *c, int32_t broker)
     c->n_rows--;
     struct kp_peer left = {.n_home = p->n_home, .n_led = p->n_led, .n_led_slots = p->n_led_slots};
     memcpy(left.n_assigned, p->n_assigned, sizeof(left.n_assigned));
-    left.close_ms = left.drain_ms = left.stall_ms = left.serving_ms = left.alive_ms = -1;
+    left.close_ms = left.drain_ms = left.stall_ms = left.serving_ms = left.alive_ms = left.life_ms =
+        -1;
     *p = left;
     c->registry_dirty = true;
     c->assign_dirty = true;

@@ -70,6 +70,7 @@ static void take_unled(struct kp_ctl *c, int32_t broker, struct kp_topic *t, int
     bool handing =
         m->id && m->from == broker && (m->phase == KP_MOVE_RELEASE || m->phase == KP_MOVE_GO);
     if (p->led == broker && !handing) {
+        kp_gap_open(t, partition, c->now_ms);
         kp_set_led(c, t, partition, KP_NO_BROKER, NULL, p->led_epoch);
         c->assign_dirty = true;
     }
@@ -97,6 +98,7 @@ static void take_moved(struct kp_ctl *c, int32_t broker, const struct kp_moved *
     struct kp_aux *a = &t->aux[m->p.partition];
     if (released && broker == p->move.from && !a->released) {
         a->released = true;
+        kp_gap_released(c, t, m->p.partition, m->stopped_ms);
         c->assign_dirty = true;
     } else if (!released && broker == p->move.to && !a->prepared) {
         a->prepared = true;
@@ -181,6 +183,7 @@ void kp_ctl_status(struct kp_ctl *c, const struct kp_status *s, int64_t now_ms)
         !kc_uuid_eq(&row->incarnation, &s->incarnation)) {
         return;
     }
+    c->now_ms = now_ms;
     p->last_ms = now_ms;
     if (c->active && c->first_status_ms < 0) {
         c->first_status_ms = now_ms;
@@ -190,6 +193,7 @@ void kp_ctl_status(struct kp_ctl *c, const struct kp_status *s, int64_t now_ms)
         return; /* final: it is told, and registers anew */
     }
     set_flags(c, p, row, s, now_ms);
+    p->life_ms = s->healthy ? now_ms : p->life_ms;
     take_reports(c, s, now_ms);
 }
 
@@ -200,6 +204,7 @@ void kp_reports_new_incarnation(struct kp_ctl *c, int32_t broker)
         for (int32_t i = 0; i < t->n_parts; i++) {
             struct kp_part *p = &t->parts[i];
             if (p->led == broker) {
+                kp_gap_died(c, t, i, broker);
                 kp_set_led(c, t, i, KP_NO_BROKER, NULL, p->led_epoch);
             }
             if (p->move.id && p->move.to == broker) {

@@ -150,6 +150,7 @@ void kp_rows_update(struct kp_ctl *c, int64_t now_ms)
     for (int32_t i = 0; i < c->n_rows; i++) {
         update_row(c, &c->rows[i], now_ms);
     }
+    kp_gaps_rows(c);
 }
 
 void kp_rows_loads(struct kp_ctl *c)

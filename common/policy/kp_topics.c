@@ -83,7 +83,8 @@ static int grow(struct kp_topic *t, int32_t n)
                                        .led = KP_NO_BROKER,
                                        .led_epoch = -1,
                                        .move = {.from = KP_NO_BROKER, .to = KP_NO_BROKER}};
-        t->aux[i] = (struct kp_aux){.blocked_ms = -1, .blocked_by = KP_NO_BROKER};
+        t->aux[i] = (struct kp_aux){
+            .blocked_ms = -1, .blocked_by = KP_NO_BROKER, .release_ms = -1, .gap_ms = -1};
     }
     t->n_parts = n;
     return 0;
@@ -187,6 +188,7 @@ void kp_ctl_topic_delete(struct kp_ctl *c, const struct kc_uuid *id)
         }
         p->home = KP_NO_BROKER;
         t->aux[i].blocked_ms = -1;
+        t->aux[i].gap_ms = -1; /* it is not to be led any more */
     }
     c->assign_dirty = true;
     kp_dirty_part(c, t);

@@ -469,6 +469,10 @@ static void R26_a_draining_source_releases(void)
     order(5, t, 0, 1, KP_MOVE_RELEASE);
     struct kl_action a = expect(KL_DO_RELEASE);
     KT_TRUE(a.seal);
+    int64_t stop = now; /* what a rollout's report counts from, however long the seal takes */
+    now += 30;
+    released(a.item);
+    KT_EQ(a.item->stop_ms, stop);
     done();
 }
 

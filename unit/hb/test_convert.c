@@ -118,13 +118,17 @@ static void a_status_reaches_the_controller(void)
     Kaas__Heartbeat__BlockedReport b = KAAS__HEARTBEAT__BLOCKED_REPORT__INIT, *bs[] = {&b};
     Kaas__Heartbeat__FailedReport f = KAAS__HEARTBEAT__FAILED_REPORT__INIT, *fs[] = {&f};
     Kaas__Heartbeat__PreparedReport p = KAAS__HEARTBEAT__PREPARED_REPORT__INIT, *ps[] = {&p};
+    Kaas__Heartbeat__ReleasedReport r = KAAS__HEARTBEAT__RELEASED_REPORT__INIT, *rs[] = {&r};
     struct kc_uuid topic = uuid(30);
-    led.partition = b.partition = f.partition = p.partition = hb_pid_new(&arena, &topic, 4);
+    led.partition = b.partition = f.partition = p.partition = r.partition =
+        hb_pid_new(&arena, &topic, 4);
     led.epoch = 12;
     b.broker = 1;
     b.incarnation = hb_uuid_data(&other);
     f.permanent = true;
     p.move_id = 99;
+    r.move_id = 100;
+    r.stopped_ms_ago = 35;
     s.broker_id = 2;
     s.incarnation = hb_uuid_data(&inc);
     s.healthy = s.full = true;
@@ -134,7 +138,8 @@ static void a_status_reaches_the_controller(void)
     s.blocked = bs;
     s.failed = fs;
     s.prepared = ps;
-    s.n_led = s.n_blocked = s.n_failed = s.n_prepared = 1;
+    s.released = rs;
+    s.n_led = s.n_blocked = s.n_failed = s.n_prepared = s.n_released = 1;
     Kaas__Heartbeat__BrokerMessage m = KAAS__HEARTBEAT__BROKER_MESSAGE__INIT;
     m.kind_case = KAAS__HEARTBEAT__BROKER_MESSAGE__KIND_STATUS;
     m.status = &s;
@@ -160,7 +165,9 @@ static void a_status_reaches_the_controller(void)
     KT_TRUE(kc_uuid_eq(&k.blocked[0].incarnation, &other));
     KT_TRUE(k.failed[0].permanent);
     KT_EQ(k.prepared[0].move_id, 99);
-    KT_EQ(k.n_released, 0);
+    KT_EQ(k.n_released, 1);
+    KT_EQ(k.released[0].move_id, 100);
+    KT_EQ(k.released[0].stopped_ms, 35);
     kc_dyn_fini(&out);
     kc_arena_fini(&arena);
 }

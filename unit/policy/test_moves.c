@@ -324,7 +324,7 @@ static void stale_and_foreign_reports_change_nothing(void)
     const struct kp_part before = *part(0, 0);
     struct kp_led old = {w.topics[0].id, 0, before.led_epoch - 1};
     struct kp_led wild[3] = {{{{99}}, 0, 5}, {w.topics[0].id, -1, 5}, {w.topics[0].id, 9999, 5}};
-    struct kp_moved m = {{w.topics[0].id, 0}, 424242};
+    struct kp_moved m = {{w.topics[0].id, 0}, 424242, 0};
     struct kp_status s = {.broker = 1 - before.led,
                           .stream = w.b[1 - before.led].stream,
                           .incarnation = w.b[1 - before.led].incarnation,

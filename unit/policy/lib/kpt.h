@@ -63,6 +63,7 @@ struct kpt {
     struct kpt_image image;
     uint64_t next_stream, next_id;
     int64_t publish_delay_ms;
+    int64_t stopped_ms; /* sources say that they stopped so long before their report of a release */
     int64_t publish_ms; /* a publication is under way until then; -1 = none */
     int32_t events[16]; /* counted by kind */
     int32_t confirm_leases;

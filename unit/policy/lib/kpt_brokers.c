@@ -141,10 +141,11 @@ static void act(struct kpt *w, int32_t id, struct report *r)
             }
             struct kp_pid pid = {topic->id, i};
             if (topic->prepared[i] && want->move.to == id && r->n_prepared < 1024) {
-                r->prepared[r->n_prepared++] = (struct kp_moved){pid, topic->prepared_id[i]};
+                r->prepared[r->n_prepared++] = (struct kp_moved){pid, topic->prepared_id[i], 0};
             }
             if (topic->released[i] && want->move.from == id && r->n_released < 1024) {
-                r->released[r->n_released++] = (struct kp_moved){pid, topic->released_id[i]};
+                r->released[r->n_released++] =
+                    (struct kp_moved){pid, topic->released_id[i], w->stopped_ms};
             }
         }
     }

@@ -34,6 +34,7 @@ struct pod {
     bool terminating; /* the process is to end, then the object */
     bool ready;
     char uid[40], created[32], revision[11];
+    char program[PATH_MAX]; /* that its image names; "" = the host's kaas-broker */
     char since[32]; /* of the last change of readiness */
     int32_t restarts;
     int64_t ready_since_ms, started_ms, next_start_ms, kill_ms, backoff_ms;
@@ -178,7 +179,8 @@ static void spawn(struct pod *p)
     env[n++] = env_ns;
     env[n++] = env_uid;
     env[n] = NULL;
-    const char *argv[] = {h->broker, "--config", config, "--id", id, NULL};
+    const char *program = *p->program ? p->program : h->broker;
+    const char *argv[] = {program, "--config", config, "--id", id, NULL};
     struct lo_child_opts co = {h->o.loop, argv, env, log, on_exited, p};
     int rc = lo_write_broker_file(h->dir, &h->o.ports, h->cluster, p->ordinal, &err);
     rc = rc ? rc : lo_child_start(&co, &p->child, &err);
@@ -222,6 +224,7 @@ static void on_pod_there(void *ctx, const struct ko_result *r)
     snprintf(p->created, sizeof(p->created), "%s",
              kc_json_str(r->doc, "metadata.creationTimestamp", ""));
     snprintf(p->revision, sizeof(p->revision), "%s", ko_label(r->doc, "controller-revision-hash"));
+    snprintf(p->program, sizeof(p->program), "%s", lo_pod_program(r->doc));
     if (p->terminating) {
         delete_pod(p); /* unwanted again meanwhile */
         return;

@@ -38,10 +38,19 @@ json_t *lo_pod_doc(const json_t *sts, int32_t ordinal, const char *revision)
     json_object_set_new(labels, "statefulset.kubernetes.io/pod-name", json_string(name));
     json_object_set_new(meta, "labels", labels);
     json_object_set_new(meta, "ownerReferences", owned_by(sts));
+    /* The image is the pod's for life: restarted within it, the container is the same program. */
     json_object_set_new(doc, "spec",
-                        json_pack("{s:s, s:s, s:s}", "hostname", name, "subdomain",
-                                  kc_json_str(sts, "spec.serviceName", ""), "nodeName", "local"));
+                        json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}]}", "hostname", name, "subdomain",
+                                  kc_json_str(sts, "spec.serviceName", ""), "nodeName", "local",
+                                  "containers", "name", "broker", "image",
+                                  kc_json_str(sts, "spec.template.spec.containers.0.image", "")));
     return doc;
+}
+
+const char *lo_pod_program(const json_t *pod)
+{
+    const char *image = kc_json_str(pod, "spec.containers.0.image", "");
+    return image[0] == '/' ? image : "";
 }
 
 json_t *lo_pod_status_doc(const char *ns, const char *name, const struct lo_pod_state *p,

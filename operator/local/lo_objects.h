@@ -17,6 +17,8 @@ struct lo_pod_state {
 
 /* The Pod of an ordinal, from the StatefulSet's template; revision is its hash. */
 json_t *lo_pod_doc(const json_t *sts, int32_t ordinal, const char *revision);
+/* The program that a Pod's image names: an absolute path; "" if its image is none. */
+const char *lo_pod_program(const json_t *pod);
 json_t *lo_pod_status_doc(const char *ns, const char *name, const struct lo_pod_state *p,
                           const char *since);
 /* All pods of the StatefulSet: as with publishNotReadyAddresses, `ready` is always true and

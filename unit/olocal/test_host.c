@@ -46,7 +46,7 @@ static int broker_main(const char *config)
 struct bed {
     struct ol t;
     struct lo_host *host;
-    char dir[64];
+    char dir[64], self[512];
     int serving; /* endpoints that serve, in the slice as last seen */
     int endpoints;
     bool drained;
@@ -77,11 +77,9 @@ static void on_drained(void *ctx)
 
 static void start(struct bed *b)
 {
-    char objects[80], self[512];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    KT_REQUIRE(n > 0);
-    self[n] = '\0';
+    char objects[80];
     memset(b, 0, sizeof(*b));
+    KT_REQUIRE(readlink("/proc/self/exe", b->self, sizeof(b->self) - 1) > 0);
     snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-host-XXXXXX");
     KT_REQUIRE(mkdtemp(b->dir) != NULL);
     struct kc_err err;
@@ -95,7 +93,7 @@ static void start(struct bed *b)
     struct lo_host_opts o = {.loop = &b->t.loop,
                              .store = b->t.store,
                              .dir = b->dir,
-                             .broker = self,
+                             .broker = b->self,
                              .ports = {BASE_PORT},
                              .drained = on_drained,
                              .ctx = b};
@@ -193,6 +191,40 @@ static void a_new_template_replaces_every_pod(void)
     stop(&b);
 }
 
+/* The program is the Pod's for life: back in an older pod it is the older one, as with an image. */
+static void an_image_that_is_a_path_is_the_program_of_its_pods(void)
+{
+    struct bed b;
+    char program[128], found[512], proc[64], patch[400];
+    start(&b);
+    snprintf(program, sizeof(program), "%s/another-broker", b.dir);
+    KT_EQ(symlink(b.self, program), 0);
+    snprintf(patch, sizeof(patch),
+             "{'spec':{'updateStrategy':{'rollingUpdate':{'partition':2}},"
+             "'template':{'spec':{'containers':[{'name':'broker','image':'%s'}]}}}}",
+             program);
+    ol_merge(&b.t, KO_STATEFULSET, "demo", patch);
+    OL_WAIT(&b.t, b.serving == 2);
+    OL_WAIT(&b.t, b.serving == 3);
+    for (int n = 1; n <= 2; n++) {
+        int pid = pid_of(&b, n);
+        for (int life = 0; life < 2; life++) {
+            snprintf(proc, sizeof(proc), "/proc/%d/cmdline", pid);
+            FILE *f = fopen(proc, "re");
+            KT_REQUIRE(f != NULL);
+            size_t len = fread(found, 1, sizeof(found) - 1, f);
+            fclose(f);
+            found[len] = '\0'; /* argv[0] ends at its own zero */
+            KT_STR(found, n == 2 ? program : b.self);
+            kill(pid, SIGKILL);
+            OL_WAIT(&b.t, b.serving == 2);
+            OL_WAIT(&b.t, b.serving == 3);
+            pid = pid_of(&b, n);
+        }
+    }
+    stop(&b);
+}
+
 static void a_held_broker_stays_down(void)
 {
     struct bed b;
@@ -216,6 +248,7 @@ int main(int argc, char **argv)
         KT(a_crash_restarts_the_process_in_the_same_pod),
         KT(scale_down_ends_the_highest_and_up_brings_a_new_pod),
         KT(a_new_template_replaces_every_pod),
+        KT(an_image_that_is_a_path_is_the_program_of_its_pods),
         KT(a_held_broker_stays_down),
     };
     if (argc >= 3 && strcmp(argv[1], "--config") == 0) {

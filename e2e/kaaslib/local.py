@@ -45,13 +45,14 @@ def spec(replicas=3, name="demo", config=None, **extra):
 
 
 class LocalCluster:
-    def __init__(self, replicas=3, build="release", dir=None, config=None, env=None):
+    def __init__(self, replicas=3, build="release", dir=None, config=None, env=None, extra=None):
         self.bin = ROOT / "build" / build / "bin"
         self.dir = pathlib.Path(dir or tempfile.mkdtemp(prefix="kaas-e2e-"))
         self.keep = dir is not None
         self.base = free_base_port()
         self.replicas = replicas
         self.config = config
+        self.extra = dict(extra or {})  # of the spec
         self.topics = []
         self.env = dict(os.environ, **(env or {}))
         self.operator = None
@@ -60,7 +61,7 @@ class LocalCluster:
         """The file the operator follows: replaced at once, as editors do."""
         f = self.dir / "cluster.yaml"
         tmp = f.with_suffix(".tmp")
-        docs = [spec(self.replicas if replicas is None else replicas, config=self.config), *self.topics]
+        docs = [spec(self.replicas if replicas is None else replicas, config=self.config, **self.extra), *self.topics]
         tmp.write_text("\n---\n".join(json.dumps(d) for d in docs))
         tmp.rename(f)
         return f
@@ -110,6 +111,11 @@ class LocalCluster:
 
     def status(self):
         return self.object("kaasclusters", "demo").get("status", {})
+
+    def image_rows(self):
+        """{id: row} of the published image: what the operator knows of each broker."""
+        root = self.object("configmaps", "demo-image")
+        return {r["id"]: r for r in json.loads(root["data"]["image.json"])["brokers"]}
 
     def broker_status(self, n):
         return next((b for b in self.status().get("brokers", []) if b["id"] == n), None)

@@ -16,6 +16,7 @@ void peer_init(struct peer *p, int32_t id)
     p->incarnation = kc_uuid_random();
     p->process = kc_uuid_random();
     p->healthy = true;
+    p->protocol = 1;
     kc_arena_init(&p->arena, 64 * 1024, HB_ARENA_CAP);
     snprintf(p->volume, sizeof(p->volume), "%s", "AAAAAAAAAAAAAAAAAAAAAA");
 }
@@ -144,7 +145,7 @@ static void say_hello(struct peer *p, const char *token)
     h.pod_uid = pod;
     h.pod_name = name;
     h.token = (char *)(uintptr_t)token;
-    h.protocol_version = 1;
+    h.protocol_version = p->protocol;
     h.software_version = (char *)(uintptr_t) "0.1.0";
     h.volume_cluster_id = p->volume;
     m.kind_case = KAAS__HEARTBEAT__BROKER_MESSAGE__KIND_HELLO;
@@ -185,7 +186,7 @@ void peer_status(struct peer *p)
     p->said++;
     s.broker_id = p->id;
     s.incarnation = hb_uuid_data(&p->incarnation);
-    s.protocol_version = 1;
+    s.protocol_version = p->protocol;
     s.healthy = p->healthy;
     s.stall_reason = (char *)(uintptr_t)(p->trouble ? p->trouble : "");
     s.draining = p->draining;

@@ -102,6 +102,7 @@ struct peer {
     bool closed;
     /* what it says */
     bool healthy, draining, serving;
+    uint32_t protocol; /* 0 = an image older than protocol versions */
     int said, answered; /* statuses */
     const char *trouble; /* why it is not healthy */
     struct kp_led led[256];

@@ -418,6 +418,42 @@ static void brokers_are_told_of_each_others_transitions(void)
     end(2);
 }
 
+static bool sees_alive_but_fenced(struct peer *p, void *arg)
+{
+    int32_t id = *(int32_t *)arg;
+    return p->row_there[id] && p->rows[id].state == KP_FENCED && p->rows[id].health == KP_ALIVE;
+}
+
+/* An image that sends neither field 6 nor a protocol version: silence on its health is no bad news, and whether it
+ * serves is what its slice says. One that does send field 6 is held to it once it has said true. */
+static void R52_R36_a_status_without_field_6_keeps_an_old_image_in(void)
+{
+    begin(2);
+    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
+    int32_t one = 1;
+    peers[1].protocol = 0;
+    peers[1].healthy = false; /* proto3: false is not sent */
+    for (int i = 0; i < 2; i++) {
+        KT_TRUE(peer_dial(&peers[i], &rig, "secret"));
+        if (i == 0) {
+            peer_inventory(&peers[0], &none);
+        }
+        peer_status(&peers[i]);
+    }
+    KT_TRUE(peer_await(&peers[0], sees_serving, &one)); /* it never said so: its slice did */
+    rig_slice(&rig, 2, false);
+    KT_TRUE(peer_await(&peers[0], sees_alive_but_fenced, &one));
+    rig_slice(&rig, 2, true);
+    KT_TRUE(peer_await(&peers[0], sees_serving, &one));
+    peers[1].healthy = true;
+    peer_status(&peers[1]);
+    KT_TRUE(peer_await(&peers[0], sees_serving, &one));
+    peers[1].healthy = false;
+    peer_status(&peers[1]);
+    KT_TRUE(peer_await(&peers[0], sees_dead, &one));
+    end(2);
+}
+
 static bool term_above(const struct ki_image *im, void *arg)
 {
     return im->order.term > *(uint64_t *)arg;
@@ -523,6 +559,7 @@ KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topi
         KT(an_object_that_cannot_be_written_fails_the_request_and_changes_nothing),
         KT(a_deleted_topic_is_a_tombstone_until_its_directory_is_gone),
         KT(brokers_are_told_of_each_others_transitions),
+        KT(R52_R36_a_status_without_field_6_keeps_an_old_image_in),
         KT(a_new_operator_takes_the_root_with_its_term_and_moves_nothing),
         KT(views_and_events_follow_the_cluster),
         KT(what_a_broker_says_is_wrong_with_it_reaches_the_view))

@@ -29,7 +29,8 @@ void bed_start(struct bed *b)
     uv_timer_init(&b->loop.uv, &b->turn);
     uv_timer_start(&b->turn, on_turn, TURN_MS, TURN_MS);
     KT_REQUIRE(ko_store_local_open(&b->loop, NULL, &b->store, &err) == 0);
-    o.store = b->store;
+    op_counting_init(&b->counting, b->store);
+    o.store = &b->counting.port;
     b->rec = ko_rec_new(&o);
     b->cb = ko_rec_callbacks(b->rec);
     ko_rec_start(b->rec, NULL);

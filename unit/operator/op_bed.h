@@ -4,6 +4,7 @@
 
 #include "op_control.h"
 #include "op_sample.h"
+#include "op_store.h"
 #include "reconcile/ko_reconcile.h"
 #include "store/ko_object.h"
 #include "store/ko_store_local.h"
@@ -12,6 +13,7 @@ struct bed {
     struct rt_loop loop;
     uv_timer_t turn;
     struct ko_store *store;
+    struct op_counting counting; /* between the reconciler and the store */
     struct ko_rec *rec;
     struct ko_control_callbacks cb;
     int code;

@@ -30,31 +30,6 @@ static void a_cluster_gets_its_objects(void)
     bed_stop(&b);
 }
 
-static void a_thousand_reconciles_write_nothing(void)
-{
-    struct bed b;
-    struct ko_rec_metrics before, after;
-    bed_start(&b);
-    create_cluster(&b, "");
-    bed_get(&b, KO_STATEFULSET, "demo");
-    char rv[32];
-    ko_rec_metrics_read(b.rec, &before);
-    KT_TRUE(before.applies >= 8);
-    for (int i = 0; i < 1000; i++) {
-        b.cb.leader(b.cb.ctx, true); /* looks at everything */
-        uv_run(&b.loop.uv, UV_RUN_NOWAIT);
-    }
-    bed_settle(&b);
-    ko_rec_metrics_read(b.rec, &after);
-    KT_TRUE(after.reconciles >= before.reconciles + 500);
-    KT_EQ(after.applies, before.applies);
-    bed_get(&b, KO_STATEFULSET, "demo");
-    snprintf(rv, sizeof(rv), "%s", ko_rv(b.doc));
-    bed_get(&b, KO_KAASCLUSTER, "demo");
-    KT_EQ(after.status_writes, before.status_writes);
-    bed_stop(&b);
-}
-
 static void drift_is_put_right(void)
 {
     struct bed b;
@@ -272,9 +247,8 @@ static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 *
     bed_stop(&b);
 }
 
-KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(a_thousand_reconciles_write_nothing),
-        KT(drift_is_put_right), KT(a_status_of_others_is_no_drift),
-        KT(scaling_reaches_set_and_controller),
+KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(drift_is_put_right),
+        KT(a_status_of_others_is_no_drift), KT(scaling_reaches_set_and_controller),
         KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
         KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
         KT(a_broker_that_cannot_write_says_so_and_stays_ready),

@@ -35,7 +35,7 @@ function(kaas_tests module)
     target_link_libraries(${target} PRIVATE kaas_testlib ${T_DEPS} ${CUNIT_LIB})
     target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     add_test(NAME ${module}/${name} COMMAND ${target})
-    set_tests_properties(${module}/${name} PROPERTIES LABELS ${T_LABEL} TIMEOUT 120)
+    set_tests_properties(${module}/${name} PROPERTIES LABELS ${T_LABEL} TIMEOUT 600)
   endforeach()
 endfunction()
 

@@ -320,7 +320,7 @@ struct ks_overlay ks_frames_of(const struct ks_frames *f, const struct kc_uuid *
             hi = mid;
         }
     }
-    o.first = f ? f->frames + lo : NULL;
+    o.first = f && f->n ? f->frames + lo : NULL;
     while (f && lo + o.n < f->n && o.first[o.n].f.partition == partition &&
            ks_file_eq(o.first[o.n].f.file, file) && kc_uuid_eq(&o.first[o.n].f.topic, topic)) {
         o.n++;

@@ -231,17 +231,17 @@ static uint64_t stride(uint64_t ci)
 
 static void every_call_fails_on_a_local_file_system(void)
 {
-    sweep(LOCAL, stride(16));
+    sweep(LOCAL, stride(37));
 }
 
 static void every_call_fails_on_a_network_file_system(void)
 {
-    sweep(NETWORK, stride(16));
+    sweep(NETWORK, stride(37));
 }
 
 static void calls_fail_on_a_real_file_system(void)
 {
-    sweep(DISK, stride(20) * 5);
+    sweep(DISK, stride(41) * 5);
 }
 
 KT_MAIN("sweep_fs", KT(every_call_fails_on_a_local_file_system),

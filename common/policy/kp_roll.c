@@ -61,7 +61,12 @@ static bool others_stand(const struct kp_roll_in *in, int32_t next, struct kp_ro
     return true;
 }
 
-void kp_roll(const struct kp_roll_in *in, struct kp_roll_out *ret)
+static bool halted(const struct kp_roll_pod *p)
+{
+    return !p->serving && p->down_ms >= (p->failing ? KP_ROLL_FAILING_MS : KP_ROLL_HALT_MS);
+}
+
+static void decide(const struct kp_roll_in *in, struct kp_roll_out *ret)
 {
     ret->partition = in->partition;
     int32_t next = highest_outdated(in);
@@ -80,6 +85,14 @@ void kp_roll(const struct kp_roll_in *in, struct kp_roll_out *ret)
         ret->partition = next;
         say(ret, KP_ROLL_OPEN, next);
     }
+}
+
+void kp_roll(const struct kp_roll_in *in, struct kp_roll_out *ret)
+{
+    decide(in, ret);
+    bool waits = ret->why == KP_ROLL_UNAVAILABLE || ret->why == KP_ROLL_REPLACING ||
+                 ret->why == KP_ROLL_UNSERVING;
+    ret->halted = waits && ret->broker >= 0 && halted(&in->pods[ret->broker]);
 }
 
 const char *kp_roll_text(enum kp_roll_why why)

@@ -12,7 +12,13 @@ struct kp_roll_pod {
     bool updated; /* of the newest template */
     bool serving; /* /readyz 200 */
     bool available; /* serving for minReadySeconds without a break (R59) */
+    bool failing; /* its container cannot start, or keeps ending */
+    int64_t down_ms; /* not serving for so long */
 };
+
+/* A pod that is waited for and has been down for so long halts the rollout: it is told as halted, with
+ * the reason. It goes on by itself when the pod serves, or with a corrected template. */
+enum { KP_ROLL_HALT_MS = 180000, KP_ROLL_FAILING_MS = 10000 };
 
 struct kp_roll_in {
     int32_t replicas;
@@ -35,6 +41,7 @@ struct kp_roll_out {
     int32_t partition; /* the gate as it should be */
     enum kp_roll_why why;
     int32_t broker; /* -1 = none in particular */
+    bool halted; /* waits for `broker`, which has been down for too long (R60) */
 };
 
 void kp_roll(const struct kp_roll_in *in, struct kp_roll_out *ret);

@@ -102,6 +102,7 @@ static void reset(struct ko_cc *cc)
     memset(cc->row_there, 0, sizeof(cc->row_there));
     memset(cc->row_version, 0, sizeof(cc->row_version));
     memset(cc->trouble, 0, sizeof(cc->trouble));
+    cc->measured = 0;
 }
 
 void ko_cc_unlead(struct ko_cc *cc)
@@ -190,6 +191,16 @@ void ko_cc_tell_desired(struct ko_cc *cc)
     }
 }
 
+void ko_cc_measure(struct ko_cc *cc)
+{
+    if (ko_cc_held(cc) && cc->rollout != cc->measured) {
+        cc->measured = cc->rollout;
+        cc->measured_wall_ms = kc_wall_ms();
+        kp_ctl_measure(cc->ctl, cc->rollout != 0, ko_now(cc->c));
+        cc->view_due = true;
+    }
+}
+
 /* Brokers dial anew: a new stream carries the whole report that phases are rebuilt from. */
 static void redial(struct ko_cc *cc)
 {
@@ -217,6 +228,7 @@ void ko_cc_loaded(struct ko_control *c, void *arg)
         cc->dirty_shards |= l->unwritten;
         cc->phase = KO_HELD;
         ko_cc_tell_desired(cc);
+        ko_cc_measure(cc);
         ko_rows_changed(cc);
         cc->view_due = true;
         redial(cc);

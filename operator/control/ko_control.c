@@ -279,6 +279,7 @@ struct told {
     struct ki_topic topic;
     struct kc_uuid id;
     struct kp_endpoint *eps;
+    uint64_t rollout;
     int32_t n;
 };
 
@@ -426,6 +427,24 @@ static void take_synced(struct ko_control *c, void *arg)
 void ko_control_synced(struct ko_control *c, const char *cluster)
 {
     ko_to_control(c, take_synced, told_new(cluster));
+}
+
+static void take_rollout(struct ko_control *c, void *arg)
+{
+    struct told *t = arg;
+    struct ko_cc *cc = ko_cc_find(c, t->key);
+    if (cc) {
+        cc->rollout = t->rollout;
+        ko_cc_measure(cc);
+    }
+    told_free(t);
+}
+
+void ko_control_rollout(struct ko_control *c, const char *cluster, uint64_t rollout)
+{
+    struct told *t = told_new(cluster);
+    t->rollout = rollout;
+    ko_to_control(c, take_rollout, t);
 }
 
 static void take_topic(struct ko_control *c, void *arg)

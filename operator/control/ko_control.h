@@ -42,6 +42,9 @@ struct ko_view {
     int32_t leaderless; /* assigned but not led */
     int32_t away; /* led elsewhere than at home, slots included: failback is not done */
     int64_t connected_ms; /* wall clock of the last heartbeat from anyone; 0 = none ever */
+    uint64_t rollout; /* that is being measured (ko_control_rollout); 0 = none */
+    int64_t measured_wall_ms; /* since when */
+    struct kp_measure measure;
 };
 void ko_view_unref(struct ko_view *v);
 
@@ -129,6 +132,9 @@ void ko_control_slice(struct ko_control *c, const char *cluster, const char *sli
 void ko_control_slice_deleted(struct ko_control *c, const char *cluster, const char *slice_key);
 /* All slices, topics of the cluster have been told once: the controller may decide. */
 void ko_control_synced(struct ko_control *c, const char *cluster);
+
+/* A rollout goes on, to be measured from now on; rollout: its name, 0 = none does. Again at will. */
+void ko_control_rollout(struct ko_control *c, const char *cluster, uint64_t rollout);
 
 /* A KaasTopic (or an internal topic) as it should be: name, id, partitions, configs. Idempotent. */
 void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki_topic *t);

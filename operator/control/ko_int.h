@@ -146,6 +146,9 @@ struct ko_cc {
     int64_t view_ms;
     int64_t connected_wall_ms;
     char trouble[KP_BROKERS_MAX][KO_TROUBLE_MAX];
+    /* Rollouts: the one told, and the one this controller measures; 0 = none. */
+    uint64_t rollout, measured;
+    int64_t measured_wall_ms;
 };
 
 /* ---- a broker's stream ---- */
@@ -235,6 +238,8 @@ void ko_cc_try_activate(struct ko_cc *cc);
 /* W1: the second witness of a removal is heard only when every slice has been told: until then whoever
  * is not listed yet merely seems to be gone. */
 void ko_cc_tell_desired(struct ko_cc *cc);
+/* Begins or ends to measure, as told. */
+void ko_cc_measure(struct ko_cc *cc);
 void ko_cc_step(struct ko_cc *cc, int64_t now_ms);
 /* At once, or soon if one was made just now: statuses come in bursts. */
 void ko_cc_step_paced(struct ko_cc *cc, int64_t now_ms);

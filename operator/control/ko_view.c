@@ -78,6 +78,8 @@ void ko_view_send(struct ko_cc *cc, int64_t now_ms)
     }
     v->connected_ms = cc->connected_wall_ms;
     count(cc, v);
+    v->rollout = kp_ctl_measured(cc->ctl, now_ms, &v->measure) ? cc->measured : 0;
+    v->measured_wall_ms = cc->measured_wall_ms;
     ko_to_api(cc->c, tell_view, v, drop_view);
 }
 

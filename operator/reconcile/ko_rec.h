@@ -42,10 +42,27 @@ struct ko_owned {
 struct ko_pod {
     char uid[40], owner_uid[40], node[254], revision[64];
     bool ready;
-    int64_t ready_since_ms; /* wall clock, as its condition says */
+    int64_t ready_since_ms; /* wall clock, as its condition says: ready, or not ready, since then */
+    /* Why a container of it does not run, or why it has no node; "" = nothing is known to be wrong. */
+    char fault[40], fault_text[160];
     int64_t created_ms;
     bool running;
     int64_t running_since_ms; /* monotonic, when first seen running */
+};
+
+/* A rollout that waits for a pod which does not come (R60). */
+struct ko_halt {
+    bool on;
+    char pod[80], uid[40];
+    char reason[40]; /* of its container, or NotReady */
+    char text[400];
+};
+
+/* What has been said of a rollout, so that it is said once. */
+struct ko_rollout_told {
+    uint64_t measured; /* to the control thread; 0 = none */
+    uint64_t started, finished; /* by Events: the rollouts' ids */
+    bool halted;
 };
 
 /* A KaasCluster. */
@@ -67,7 +84,11 @@ struct ko_rc {
     int64_t disagree_since_ms; /* heartbeat and slice differ about a broker since; 0 = they agree */
     int step; /* of the run under way, -1 = none */
     uint64_t outcome; /* of the last run, as far as status shows it */
-    char roll_reason[40], roll_text[300]; /* what a rollout waits for, "" = none runs */
+    char roll_reason[40], roll_text[400]; /* what a rollout waits for, "" = none runs */
+    struct ko_halt halt;
+    struct ko_rollout_told rollout;
+    int64_t down_since_ms[KP_BROKERS_MAX]; /* monotonic; 0 = serves, or nobody looked yet */
+    int64_t looked_ms; /* at them, monotonic */
 };
 
 struct ko_topic_name;
@@ -147,6 +168,8 @@ void ko_rec_owned_seen(struct ko_rec *r, enum ko_kind k, enum ko_event ev, json_
 
 /* ---- ko_rec_cluster.c ---- */
 void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
+/* The status that stands, maybe another operator's, is what goes on from here. */
+void ko_rec_status_adopt(struct ko_rc *c);
 void ko_rec_sts_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);
 void ko_rec_cluster_run(struct ko_rec *r, const char *key);
 /* Slices and topics have been told: so may be that everything was. */
@@ -156,6 +179,12 @@ void ko_rec_cluster_free(void *c);
 /* ---- ko_rec_roll.c ---- */
 /* The StatefulSet as it should be, with the rollout's gate where it may stand now. New reference. */
 json_t *ko_rec_statefulset(struct ko_rec *r, struct ko_rc *c);
+
+/* ---- ko_rollout.c ---- */
+/* status.lastRollout as it should be; NULL: there never was a rollout. New reference. */
+json_t *ko_rollout_report(const struct ko_rc *c, int64_t now_wall_ms);
+/* A status was built: Events of what is new in it, and whether there is something to measure. */
+void ko_rollout_run(struct ko_rec *r, struct ko_rc *c, const json_t *status);
 
 /* ---- ko_rec_slice.c ---- */
 void ko_rec_slice_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);

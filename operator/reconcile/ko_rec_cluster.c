@@ -7,6 +7,7 @@
 #include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "reconcile/ko_cond.h"
 #include "reconcile/ko_rec.h"
 
 /* Everything a pod needs exists before the StatefulSet. A step that builds nothing is skipped. */
@@ -95,6 +96,14 @@ static struct ko_rc *cluster_of(struct ko_rec *r, const char *ns, const char *na
     return c;
 }
 
+void ko_rec_status_adopt(struct ko_rc *c)
+{
+    json_decref(c->status);
+    c->status = json_deep_copy(json_object_get(c->doc, "status"));
+    const json_t *cond = ko_cond_find(json_object_get(c->status, "conditions"), "Progressing");
+    c->rolling = strcmp(kc_json_str(cond, "status", ""), "True") == 0;
+}
+
 void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
 {
     struct ko_rc *c = cluster_of(r, ko_ns(doc), ko_name(doc), true);
@@ -105,7 +114,7 @@ void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
     json_decref(c->doc);
     c->doc = ev == KO_DELETED ? NULL : json_incref(doc);
     if (c->doc && !c->status) {
-        c->status = json_deep_copy(json_object_get(doc, "status"));
+        ko_rec_status_adopt(c);
     }
     if (ev == KO_DELETED) {
         ko_gauges_drop(&r->m.gauges, c->key);
@@ -215,6 +224,8 @@ static void removed(struct ko_rec *r, struct ko_rc *c)
     json_decref(c->status);
     c->status = NULL;
     c->rolling = false;
+    c->halt.on = false;
+    c->rollout = (struct ko_rollout_told){.measured = 0};
     if (!c->doc) {
         ko_cluster_free(c->spec);
         c->spec = NULL;

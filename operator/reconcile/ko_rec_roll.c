@@ -8,6 +8,8 @@
 #include "policy/kp_roll.h"
 #include "reconcile/ko_rec.h"
 
+enum { LOOK_MS = 5000 }; /* the gate is looked at every second while a rollout runs */
+
 static const struct kp_row *row_of(const struct ko_view *v, int32_t id)
 {
     for (int32_t i = 0; v && i < v->n_rows; i++) {
@@ -18,9 +20,17 @@ static const struct kp_row *row_of(const struct ko_view *v, int32_t id)
     return NULL;
 }
 
+/* As this operator has seen it, or longer if the pod's own condition says so. */
+static int64_t down_ms(struct ko_rc *c, int32_t id, const struct ko_pod *p, int64_t now_wall_ms)
+{
+    int64_t now = kc_mono_ms();
+    c->down_since_ms[id] = c->down_since_ms[id] ? c->down_since_ms[id] : now;
+    int64_t told = p && !p->ready && p->ready_since_ms ? now_wall_ms - p->ready_since_ms : 0;
+    return KC_MAX(now - c->down_since_ms[id], told);
+}
+
 /* A pod serves when both the kubelet and the broker's own heartbeat say so. */
-static struct kp_roll_pod pod_of(struct ko_rec *r, const struct ko_rc *c, int32_t id,
-                                 int64_t now_wall_ms)
+static struct kp_roll_pod pod_of(struct ko_rec *r, struct ko_rc *c, int32_t id, int64_t now_wall_ms)
 {
     char key[KO_KEY_MAX];
     snprintf(key, sizeof(key), "%s/%s-%d", c->spec->ns, c->spec->name, id);
@@ -32,7 +42,10 @@ static struct kp_roll_pod pod_of(struct ko_rec *r, const struct ko_rc *c, int32_
         ret.updated = strcmp(p->revision, kc_json_str(c->sts, "status.updateRevision", "")) == 0;
         ret.serving = p->ready && row && row->state == KP_SERVING;
         ret.available = ret.serving && now_wall_ms - p->ready_since_ms >= min_ready_ms;
+        ret.failing = *p->fault != '\0';
     }
+    ret.down_ms = ret.serving ? 0 : down_ms(c, id, p, now_wall_ms);
+    c->down_since_ms[id] = ret.serving ? 0 : c->down_since_ms[id];
     return ret;
 }
 
@@ -60,9 +73,46 @@ static void explain(struct ko_rc *c, const struct kp_roll_out *out)
     if (out->broker >= 0) {
         snprintf(who, sizeof(who), "%s-%d ", c->spec->name, out->broker);
     }
+    if (c->halt.on) {
+        snprintf(c->roll_reason, sizeof(c->roll_reason), "RolloutHalted");
+        snprintf(c->roll_text, sizeof(c->roll_text), "%s", c->halt.text);
+        return;
+    }
     snprintf(c->roll_reason, sizeof(c->roll_reason), "%s", reason(out->why));
     snprintf(c->roll_text, sizeof(c->roll_text), "%s%s", who,
              out->why == KP_ROLL_DONE ? "" : kp_roll_text(out->why));
+}
+
+/* A halt lasts until its pod serves or is another one: a container that keeps ending runs at times. */
+static void halt(struct ko_rec *r, struct ko_rc *c, const struct kp_roll_out *out)
+{
+    char key[KO_KEY_MAX], pod[80];
+    struct ko_halt *h = &c->halt;
+    snprintf(pod, sizeof(pod), "%s-%d", c->spec->name, out->broker);
+    snprintf(key, sizeof(key), "%s/%s", c->spec->ns, pod);
+    const struct ko_pod *p = out->broker >= 0 ? ko_rec_find(&r->pods, key) : NULL;
+    const struct kp_row *row = row_of(c->view, out->broker);
+    bool serving = p && p->ready && row && row->state == KP_SERVING;
+    bool halted = out->halted && c->rolling; /* else it is a crash, and no rollout */
+    bool lasts = h->on && strcmp(h->pod, pod) == 0 && strcmp(h->uid, p ? p->uid : "") == 0 &&
+                 !serving && out->why != KP_ROLL_OPEN;
+    if (!halted && !lasts) {
+        *h = (struct ko_halt){.on = false};
+        return;
+    }
+    if (lasts && (!p || !*p->fault)) {
+        return; /* what is known stays */
+    }
+    h->on = true;
+    snprintf(h->pod, sizeof(h->pod), "%s", pod);
+    snprintf(h->uid, sizeof(h->uid), "%s", p ? p->uid : "");
+    snprintf(h->reason, sizeof(h->reason), "%s",
+             !p          ? "PodMissing"
+             : *p->fault ? p->fault
+             : p->ready  ? "NotServing"
+                         : "NotReady");
+    snprintf(h->text, sizeof(h->text), "pod %s does not turn ready: %s%s%s", pod, h->reason,
+             p && *p->fault_text ? ": " : "", p ? p->fault_text : "");
 }
 
 static int32_t gate(struct ko_rec *r, struct ko_rc *c, int32_t standing)
@@ -72,6 +122,12 @@ static int32_t gate(struct ko_rec *r, struct ko_rc *c, int32_t standing)
     int64_t now = kc_wall_ms();
     if (kc_json_int(c->sts, "status.observedGeneration", -1) < ko_generation(c->sts)) {
         return standing; /* updateRevision is of an older template */
+    }
+    int64_t looked = c->looked_ms;
+    c->looked_ms = kc_mono_ms();
+    if (c->looked_ms - looked > LOOK_MS) {
+        memset(c->down_since_ms, 0,
+               sizeof(c->down_since_ms)); /* nobody knows what was in between */
     }
     for (int32_t i = 0; i < c->spec->replicas; i++) {
         pods[i] = pod_of(r, c, i, now);
@@ -84,6 +140,7 @@ static int32_t gate(struct ko_rec *r, struct ko_rc *c, int32_t standing)
         .force = *ko_annotation(c->doc, KO_FORCE_ROLLOUT) != '\0',
     };
     kp_roll(&in, &out);
+    halt(r, c, &out);
     explain(c, &out);
     return out.partition;
 }
@@ -97,6 +154,7 @@ json_t *ko_rec_statefulset(struct ko_rec *r, struct ko_rc *c)
                          ko_annotation(doc, KO_TEMPLATE_HASH)) != 0) {
         /* A newer template comes together with a closed gate, and restarts a rollout under way. */
         partition = c->spec->replicas;
+        c->halt.on = false;
     } else if (c->sts) {
         partition = gate(r, c, (int32_t)KC_MIN(KC_MAX(standing, 0), (int64_t)KP_BROKERS_MAX));
     }

@@ -70,6 +70,45 @@ static int64_t parse_time_ms(const char *s)
     return end && (*end == 'Z' || *end == '.') ? (int64_t)timegm(&tm) * 1000 : 0;
 }
 
+static void set_fault(struct ko_pod *p, const char *reason, const char *text)
+{
+    snprintf(p->fault, sizeof(p->fault), "%s", reason);
+    snprintf(p->fault_text, sizeof(p->fault_text), "%s", text);
+    for (char *s = p->fault_text; *s; s++) {
+        *s = *s < ' ' || *s > '~' ? '?' : *s; /* else the cut might leave half a letter */
+    }
+}
+
+/* Why a container waits, except for those that are merely being made. */
+static void take_containers(struct ko_pod *p, const json_t *list)
+{
+    size_t i;
+    json_t *s;
+    json_array_foreach(list, i, s)
+    {
+        const char *why = kc_json_str(s, "state.waiting.reason", "");
+        if (!*why || strcmp(why, "ContainerCreating") == 0 || strcmp(why, "PodInitializing") == 0) {
+            continue;
+        }
+        char text[160];
+        int64_t code = kc_json_int(s, "lastState.terminated.exitCode", -1);
+        snprintf(text, sizeof(text), "its last run ended with exit code %d", (int)code);
+        set_fault(p, why, code >= 0 ? text : kc_json_str(s, "state.waiting.message", ""));
+        return;
+    }
+}
+
+static void take_fault(struct ko_pod *p, const json_t *doc)
+{
+    const json_t *node = ko_cond_find(kc_json_at(doc, "status.conditions"), "PodScheduled");
+    set_fault(p, "", "");
+    if (strcmp(kc_json_str(node, "status", ""), "False") == 0) {
+        set_fault(p, kc_json_str(node, "reason", ""), kc_json_str(node, "message", ""));
+    }
+    take_containers(p, kc_json_at(doc, "status.initContainerStatuses"));
+    take_containers(p, kc_json_at(doc, "status.containerStatuses"));
+}
+
 void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
 {
     char key[KO_KEY_MAX], cluster[KO_KEY_MAX];
@@ -96,6 +135,7 @@ void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
         p->ready = !ko_deleting(doc) && strcmp(kc_json_str(cond, "status", ""), "True") == 0;
         p->ready_since_ms = parse_time_ms(kc_json_str(cond, "lastTransitionTime", ""));
         p->created_ms = parse_time_ms(kc_json_str(doc, "metadata.creationTimestamp", ""));
+        take_fault(p, doc);
         p->running = strcmp(kc_json_str(doc, "status.phase", ""), "Running") == 0;
         p->running_since_ms = p->running && !was_running ? kc_mono_ms() : p->running_since_ms;
         if (known) {

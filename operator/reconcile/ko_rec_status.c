@@ -87,6 +87,7 @@ void ko_rec_status_run(struct ko_rec *r)
         if (!json_equal(status, c->status)) {
             write_status(r, c, status);
         }
+        ko_rollout_run(r, c, status);
         json_decref(status);
         if (c->spec) {
             ko_rec_brokers_run(r, c);

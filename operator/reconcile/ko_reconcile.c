@@ -232,6 +232,7 @@ static void on_leader(void *ctx, bool active)
 {
     struct ko_rec *r = ctx;
     struct kc_map_iter it = {0}, jt = {0}, kt = {0};
+    bool became = active && !r->leader;
     r->leader = active;
     atomic_store(&r->m.leader, active);
     if (!active) {
@@ -239,8 +240,12 @@ static void on_leader(void *ctx, bool active)
     }
     kc_log(KC_INFO, "reconcile", "event=leader active=%s", active ? "true" : "false");
     for (struct kc_map_entry *e; active && (e = kc_map_next(&r->clusters, &it));) {
+        struct ko_rc *c = e->value;
+        if (became && c->doc && !c->status_in_flight) {
+            ko_rec_status_adopt(c);
+        }
         ko_rec_queue(r, 'c', e->key, 0);
-        ko_rec_status_dirty(r, e->value);
+        ko_rec_status_dirty(r, c);
     }
     for (struct kc_map_entry *e; active && (e = kc_map_next(&r->topics, &jt));) {
         ko_rec_queue(r, 't', e->key, 0);

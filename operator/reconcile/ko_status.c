@@ -110,8 +110,8 @@ static void sum_row(struct sums *s, const struct ko_rc *c, const struct kp_row *
     }
 }
 
-/* A rollout or scaling is under way until every broker is updated and, after that, available once. A
- * crash later is not progress (it is Degraded). */
+/* A rollout or scaling is under way until every broker is updated and, after that, available once, with
+ * every partition at its home. A crash later is not progress (it is Degraded). */
 static bool rolling(const struct ko_rc *c)
 {
     const json_t *s = c->sts;
@@ -122,7 +122,8 @@ static bool rolling(const struct ko_rc *c)
         kc_json_int(s, "status.updatedReplicas", 0) != want) {
         return true;
     }
-    return c->rolling && kc_json_int(s, "status.availableReplicas", 0) < want;
+    bool home = c->view && c->view->active && c->view->away == 0;
+    return c->rolling && (kc_json_int(s, "status.availableReplicas", 0) < want || !home);
 }
 
 /* Running pods of the cluster whose broker has no heartbeat. */
@@ -201,10 +202,10 @@ static void watch_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko
 static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko_rc *c,
                              const struct sums *s, int64_t now_ms)
 {
-    char text[300];
+    char text[500];
     int32_t updated = (int32_t)kc_json_int(c->sts, "status.updatedReplicas", 0);
     int32_t available = (int32_t)kc_json_int(c->sts, "status.availableReplicas", 0);
-    snprintf(text, sizeof(text), "%d of %d brokers are updated, %d available%s%.180s", updated,
+    snprintf(text, sizeof(text), "%d of %d brokers are updated, %d available%s%.380s", updated,
              c->spec->replicas, available, *c->roll_text && c->rolling ? "; " : "",
              c->rolling ? c->roll_text : "");
     ko_cond_add(l, "Progressing", c->rolling ? "True" : "False",
@@ -213,21 +214,23 @@ static void other_conditions(struct ko_cond_list *l, struct ko_rec *r, struct ko
                                   : "RollingOut",
                 text);
     bool unwritten = s->volume != KP_VOLUME_WRITABLE;
-    bool bad =
-        *c->invalid || *c->error || s->faulty > 0 || unwritten || (c->view && c->view->offline > 0);
+    bool bad = *c->invalid || *c->error || s->faulty > 0 || c->halt.on || unwritten ||
+               (c->view && c->view->offline > 0);
     ko_cond_add(l, "Degraded", bad ? "True" : "False",
-                *c->invalid ? "InvalidSpec"
-                : *c->error ? "ApplyFailed"
-                : s->faulty ? "BrokersFenced"
-                : unwritten ? ko_volume_reason(s->volume)
-                : bad       ? "PartitionsOffline"
-                            : "AsExpected",
-                *c->invalid ? c->invalid
-                : *c->error ? c->error
-                : s->faulty ? s->first_fault
-                : unwritten ? s->volume_text
-                : bad       ? "a partition failed for a permanent reason"
-                            : "");
+                *c->invalid  ? "InvalidSpec"
+                : *c->error  ? "ApplyFailed"
+                : s->faulty  ? "BrokersFenced"
+                : c->halt.on ? "RolloutHalted"
+                : unwritten  ? ko_volume_reason(s->volume)
+                : bad        ? "PartitionsOffline"
+                             : "AsExpected",
+                *c->invalid  ? c->invalid
+                : *c->error  ? c->error
+                : s->faulty  ? s->first_fault
+                : c->halt.on ? c->halt.text
+                : unwritten  ? s->volume_text
+                : bad        ? "a partition failed for a permanent reason"
+                             : "");
     ko_cond_add(l, "StorageReady",
                 s->stalled || unwritten ? "False"
                 : s->alive              ? "True"
@@ -312,34 +315,6 @@ static void keep_registry(json_t *st, const struct ko_rc *c)
     }
 }
 
-/* The report of the last rollout: begun when the StatefulSet has a newer revision to bring out, ended
- * when every broker runs it and is available. */
-static json_t *last_rollout(const struct ko_rc *c, int64_t now_wall_ms)
-{
-    const json_t *old = json_object_get(c->status, "lastRollout");
-    const char *update = kc_json_str(c->sts, "status.updateRevision", "");
-    const char *current = kc_json_str(c->sts, "status.currentRevision", "");
-    bool known = old && strcmp(kc_json_str(old, "revision", ""), update) == 0;
-    bool open = known && !json_object_get(old, "finishedAt");
-    char now[32];
-    kc_rfc3339(now_wall_ms, false, now);
-    if (!(c->rolling && *update && strcmp(update, current) != 0) && !open) {
-        return old ? json_deep_copy(old) : NULL;
-    }
-    json_t *ro = json_object();
-    json_object_set_new(ro, "revision", json_string(update));
-    json_object_set_new(ro, "startedAt",
-                        json_string(known ? kc_json_str(old, "startedAt", now) : now));
-    json_object_set_new(ro, "brokers",
-                        json_integer(kc_json_int(c->sts, "status.updatedReplicas", 0)));
-    if (!c->rolling) {
-        json_object_set_new(ro, "finishedAt", json_string(now));
-    }
-    json_object_set_new(ro, "message",
-                        json_string(c->rolling ? c->roll_text : "every broker runs it"));
-    return ro;
-}
-
 json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, int64_t now_wall_ms)
 {
     struct sums s = {0};
@@ -355,6 +330,7 @@ json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, 
         return st;
     }
     c->rolling = rolling(c);
+    c->halt.on = c->halt.on && c->rolling; /* of a crash later nobody waits for a rollout */
     for (int32_t i = 0; c->view && i < c->view->n_rows; i++) {
         sum_row(&s, c, &c->view->rows[i]);
     }
@@ -363,7 +339,7 @@ json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, 
     json_object_set_new(st, "replicas", json_integer(kc_json_int(c->sts, "status.replicas", 0)));
     json_object_set_new(st, "selector", json_string(selector));
     json_object_set_new(st, "bootstrap", bootstrap(r, c));
-    json_t *rollout = last_rollout(c, now_wall_ms);
+    json_t *rollout = ko_rollout_report(c, now_wall_ms);
     if (rollout) {
         json_object_set_new(st, "lastRollout", rollout);
     }

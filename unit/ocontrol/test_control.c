@@ -548,6 +548,41 @@ static void what_a_broker_says_is_wrong_with_it_reaches_the_view(void)
     end(1);
 }
 
+static bool measures(struct rig *r, void *arg)
+{
+    return r->view && r->view->rollout == *(uint64_t *)arg;
+}
+
+static bool measured_gap(struct rig *r, void *arg)
+{
+    (void)arg;
+    return r->view && r->view->measure.gaps == 1;
+}
+
+/* From the broker's words to the view: a partition that is led no more, and then again, is one gap. */
+static void a_rollout_is_measured_while_it_goes_on(void)
+{
+    begin_deciding();
+    struct wanted w;
+    struct peer *p = &peers[0];
+    KT_EQ(ask(create_topic("orders", 1), &w), 0);
+    p->led[p->n_led++] = (struct kp_led){p->results[w.index].topic_id, 0, 0};
+    p->serving = true;
+    peer_status(p);
+    uint64_t rollout = 77, none = 0;
+    ko_control_rollout(rig.c, RIG_CLUSTER, rollout);
+    KT_TRUE(rig_await(&rig, measures, &rollout));
+    p->n_led--;
+    peer_status(p);
+    p->led[p->n_led++] = (struct kp_led){p->results[w.index].topic_id, 0, 1};
+    peer_status(p);
+    KT_TRUE(rig_await(&rig, measured_gap, NULL));
+    KT_TRUE(rig.view->measured_wall_ms > 0);
+    ko_control_rollout(rig.c, RIG_CLUSTER, none);
+    KT_TRUE(rig_await(&rig, measures, &none));
+    end(1);
+}
+
 KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topics),
         KT(a_wrong_token_is_refused_with_the_reason), KT(garbage_costs_only_its_stream),
         KT(another_volume_is_refused), KT(an_unregistered_ordinal_is_refused),
@@ -562,4 +597,5 @@ KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topi
         KT(R52_R36_a_status_without_field_6_keeps_an_old_image_in),
         KT(a_new_operator_takes_the_root_with_its_term_and_moves_nothing),
         KT(views_and_events_follow_the_cluster),
-        KT(what_a_broker_says_is_wrong_with_it_reaches_the_view))
+        KT(what_a_broker_says_is_wrong_with_it_reaches_the_view),
+        KT(a_rollout_is_measured_while_it_goes_on))

@@ -77,6 +77,13 @@ int bed_get(struct bed *b, enum ko_kind k, const char *name)
     return result(b);
 }
 
+int bed_list(struct bed *b, enum ko_kind k)
+{
+    b->code = -1;
+    b->store->ops->list(b->store, k, "ns", NULL, on_done, b);
+    return result(b);
+}
+
 int bed_create_doc(struct bed *b, enum ko_kind k, json_t *doc)
 {
     b->code = -1;

@@ -31,6 +31,7 @@ void bed_settle(struct bed *b);
     }
 /* Result codes; the object is in b->doc. */
 int bed_get(struct bed *b, enum ko_kind k, const char *name);
+int bed_list(struct bed *b, enum ko_kind k); /* of namespace ns */
 int bed_create(struct bed *b, enum ko_kind k, const char *yaml);
 int bed_create_doc(struct bed *b, enum ko_kind k, json_t *doc); /* takes doc */
 int bed_merge(struct bed *b, enum ko_kind k, const char *name, const char *yaml);

@@ -65,6 +65,13 @@ void ko_control_synced(struct ko_control *c, const char *cluster)
     note("synced %s|", cluster);
 }
 
+void ko_control_rollout(struct ko_control *c, const char *cluster, uint64_t rollout)
+{
+    (void)c;
+    note("rollout%s %s|", rollout ? "" : "-", cluster);
+    op_played.rollout = rollout;
+}
+
 void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki_topic *t)
 {
     (void)c;

@@ -22,23 +22,42 @@ static void observe(struct bed *b, const char *revision)
     observe_as(b, revision, "r1", 0);
 }
 
-static void pod(struct bed *b, int n, const char *revision, bool ready)
+/* The kubelet's word, true for ago_ms; waiting: the reason that its container waits for, NULL = none. */
+static void pod_status(struct bed *b, int n, bool ready, int64_t ago_ms, const char *waiting)
 {
-    char name[20], now[32];
+    char name[20], at[32];
     snprintf(name, sizeof(name), "demo-%d", n);
-    kc_rfc3339(kc_wall_ms() - 5000, false, now);
+    kc_rfc3339(kc_wall_ms() - ago_ms, false, at);
+    json_t *doc = ko_doc_new(KO_POD, "ns", name);
+    kc_json_set(doc, "status.conditions",
+                json_pack("[{s:s, s:s, s:s}]", "type", "Ready", "status", ready ? "True" : "False",
+                          "lastTransitionTime", at));
+    json_t *state = waiting ? json_pack("{s:{s:s, s:s}}", "waiting", "reason", waiting, "message",
+                                        "no such image")
+                            : json_pack("{s:{}}", "running");
+    kc_json_set(doc, "status.containerStatuses",
+                json_pack("[{s:s, s:o}]", "name", "broker", "state", state));
+    b->store->ops->apply_status(b->store, KO_POD, doc, NULL, NULL);
+    json_decref(doc);
+}
+
+static void pod_since(struct bed *b, int n, const char *revision, bool ready, int64_t ago_ms,
+                      const char *waiting)
+{
+    char name[20];
+    snprintf(name, sizeof(name), "demo-%d", n);
     bed_remove(b, KO_POD, name);
     json_t *doc = ko_doc_new(KO_POD, "ns", name);
     kc_json_set(
         doc, "metadata.labels",
         json_pack("{s:s, s:s}", "kaas.dev/cluster", "demo", "controller-revision-hash", revision));
     bed_create_doc(b, KO_POD, doc);
-    doc = ko_doc_new(KO_POD, "ns", name);
-    kc_json_set(doc, "status.conditions",
-                json_pack("[{s:s, s:s, s:s}]", "type", "Ready", "status", ready ? "True" : "False",
-                          "lastTransitionTime", now));
-    b->store->ops->apply_status(b->store, KO_POD, doc, NULL, NULL);
-    json_decref(doc);
+    pod_status(b, n, ready, ago_ms, waiting);
+}
+
+static void pod(struct bed *b, int n, const char *revision, bool ready)
+{
+    pod_since(b, n, revision, ready, 5000, NULL);
 }
 
 /* The StatefulSet controller has seen what stands, as `revision`; looks again, as the second's tick
@@ -52,6 +71,25 @@ static int64_t gate(struct bed *b, const char *revision)
     bed_settle(b);
     bed_get(b, KO_STATEFULSET, "demo");
     return kc_json_int(b->doc, "spec.updateStrategy.rollingUpdate.partition", -1);
+}
+
+/* How many Events have the reason; ret_message: of the last one, "" if there is none. */
+static int events(struct bed *b, const char *reason, char ret_message[512])
+{
+    size_t i;
+    json_t *e;
+    int n = 0;
+    ret_message[0] = '\0';
+    bed_settle(b);
+    bed_list(b, KO_EVENT);
+    json_array_foreach(json_object_get(b->doc, "items"), i, e)
+    {
+        if (strcmp(kc_json_str(e, "reason", ""), reason) == 0) {
+            snprintf(ret_message, 512, "%s", kc_json_str(e, "message", ""));
+            n += (int)kc_json_int(e, "count", 1);
+        }
+    }
+    return n;
 }
 
 static const char *progressing(struct bed *b)
@@ -113,6 +151,173 @@ static void R57_the_gate_closes_with_a_new_template_and_opens_one_by_one(void)
     bed_stop(&b);
 }
 
+/* A view in which this rollout is being measured, with figures; away: partitions not at home. */
+static struct ko_view *measured(uint64_t rollout, int32_t away, int64_t max_ms)
+{
+    struct ko_view *v = op_view();
+    v->away = away;
+    v->rollout = rollout;
+    v->measured_wall_ms = kc_wall_ms();
+    v->measure = (struct kp_measure){
+        .gaps = 24, .partitions = 12, .p50_ms = 30, .p99_ms = 90, .max_ms = max_ms, .max_out = 1};
+    return v;
+}
+
+/* The report: begun and ended by the rollout, with what the control thread measured in between. */
+static void a_rollout_leaves_a_report_and_says_so_once(void)
+{
+    struct bed b;
+    char text[512];
+    start(&b);
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_TRUE(op_played.rollout != 0);
+    uint64_t id = op_played.rollout;
+    b.cb.view(b.cb.ctx, measured(id, 0, 700));
+    for (int i = 2; i >= 0; i--) {
+        pod(&b, i, "r2", true);
+        gate(&b, "r2");
+    }
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_EQ(kc_json_int(b.doc, "status.lastRollout.gapMillis.max", -1), 700); /* as it goes */
+    b.cb.view(b.cb.ctx, measured(id, 4, 90)); /* less than was written: the largest stays */
+    observe_as(&b, "r2", "r2", 3);
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(bed_cond(&b, "Progressing"), "True"); /* partitions are not back at home yet */
+    KT_TRUE(kc_json_at(b.doc, "status.lastRollout.finishedAt") == NULL);
+    KT_EQ(op_played.rollout, id);
+    b.cb.view(b.cb.ctx, measured(id, 0, 90));
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(bed_cond(&b, "Progressing"), "False");
+    const json_t *ro = kc_json_at(b.doc, "status.lastRollout");
+    KT_TRUE(kc_json_str(ro, "finishedAt", NULL) != NULL);
+    KT_TRUE(kc_json_int(ro, "durationSeconds", -1) >= 0);
+    KT_EQ(kc_json_int(ro, "brokers", -1), 3);
+    KT_EQ(kc_json_int(ro, "partitionsMoved", -1), 12);
+    KT_EQ(kc_json_int(ro, "maxBrokersOut", -1), 1);
+    KT_EQ(kc_json_int(ro, "gapMillis.count", -1), 24);
+    KT_EQ(kc_json_int(ro, "gapMillis.p50", -1), 30);
+    KT_EQ(kc_json_int(ro, "gapMillis.p99", -1), 90);
+    KT_EQ(kc_json_int(ro, "gapMillis.max", -1), 700);
+    KT_TRUE(kc_json_at(ro, "measuredSince") == NULL);
+    KT_TRUE(kc_json_at(ro, "halted") == NULL);
+    KT_EQ(op_played.rollout, 0); /* nothing more is measured */
+    KT_EQ(events(&b, "RolloutStarted", text), 1);
+    KT_EQ(events(&b, "RolloutHalted", text), 0);
+    KT_EQ(events(&b, "RolloutFinished", text), 1);
+    KT_TRUE(strstr(text, "r2 is on 3 brokers after ") == text);
+    KT_TRUE(strstr(text, "at most 1 out at once, 12 partitions moved") != NULL);
+    KT_TRUE(strstr(text, "p50 30 ms, p99 90 ms, max 700 ms") != NULL);
+    bed_stop(&b);
+}
+
+/* An operator that takes over goes on with the report, and says since when it measures itself. */
+static void a_report_taken_over_says_since_when_it_measures(void)
+{
+    struct bed b;
+    char text[512];
+    bed_start(&b);
+    bed_create_doc(&b, KO_KAASCLUSTER, op_cluster_doc("  minReadySeconds: 1\n"));
+    bed_settle(&b);
+    b.cb.leader(b.cb.ctx, false);
+    observe_as(&b, "r2", "r1", 1);
+    json_t *doc = ko_doc_new(KO_KAASCLUSTER, "ns", "demo");
+    kc_json_set(doc, "status",
+                op_yaml("lastRollout: {revision: r2, startedAt: \"2026-01-02T03:04:05Z\","
+                        " maxBrokersOut: 2, gapMillis: {count: 9, p50: 1, p99: 2, max: 350}}\n"
+                        "conditions: [{type: Progressing, status: \"True\", reason: X}]\n"));
+    b.store->ops->apply_status(b.store, KO_KAASCLUSTER, doc, NULL, NULL);
+    json_decref(doc);
+    bed_settle(&b);
+    b.cb.leader(b.cb.ctx, true);
+    bed_settle(&b);
+    KT_TRUE(op_played.rollout != 0);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_EQ(kc_json_int(b.doc, "status.lastRollout.gapMillis.p99", -1), 2); /* until there is more */
+    b.cb.view(b.cb.ctx, measured(op_played.rollout, 0, 100));
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    const json_t *ro = kc_json_at(b.doc, "status.lastRollout");
+    KT_STR(kc_json_str(ro, "startedAt", ""), "2026-01-02T03:04:05Z");
+    KT_TRUE(kc_json_str(ro, "measuredSince", NULL) != NULL);
+    KT_EQ(kc_json_int(ro, "gapMillis.p99", -1), 90);
+    KT_EQ(kc_json_int(ro, "gapMillis.max", -1), 350); /* the predecessor's stays */
+    KT_EQ(kc_json_int(ro, "maxBrokersOut", -1), 2);
+    KT_EQ(events(&b, "RolloutStarted", text), 0); /* that was said */
+    bed_stop(&b);
+}
+
+/* A new image that cannot be pulled: told with the pod and the reason, once; a corrected one goes on. */
+static void R60_a_pod_that_cannot_start_halts_the_rollout_and_says_why(void)
+{
+    struct bed b;
+    char text[512];
+    start(&b);
+    KT_EQ(gate(&b, "r2"), 2);
+    pod_since(&b, 2, "r2", false, 5000, "ContainerCreating");
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_STR(progressing(&b), "WaitingForBroker");
+    pod_since(&b, 2, "r2", false, 60000, "ImagePullBackOff");
+    struct ko_view *v = op_view();
+    v->rows[2].state = KP_FENCED;
+    v->rows[2].health = KP_DEAD;
+    v->rows[2].reason = KP_REASON_DRAINED;
+    b.cb.view(b.cb.ctx, v);
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_STR(progressing(&b), "RolloutHalted");
+    KT_STR(bed_cond(&b, "Progressing"), "True");
+    KT_STR(bed_cond(&b, "Degraded"), "True");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.halted.pod", ""), "demo-2");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.halted.reason", ""), "ImagePullBackOff");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.halted.message", ""),
+           "pod demo-2 does not turn ready: ImagePullBackOff: no such image");
+    /* Between two attempts nothing waits: that is no news. */
+    pod_status(&b, 2, false, 0, NULL);
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_STR(progressing(&b), "RolloutHalted");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.halted.reason", ""), "ImagePullBackOff");
+    pod_status(&b, 2, false, 60000, "ImagePullBackOff");
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_EQ(events(&b, "RolloutHalted", text), 1);
+    KT_TRUE(strstr(text, "demo-2") && strstr(text, "ImagePullBackOff"));
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {image: \"kaas:3\"}");
+    bed_settle(&b);
+    KT_EQ(gate(&b, "r3"), 2); /* the broken pod is the first to go, and no serving one is touched */
+    KT_STR(progressing(&b), "ReplacingBroker");
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(bed_cond(&b, "Degraded"), "False");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.revision", ""), "r3");
+    KT_TRUE(kc_json_at(b.doc, "status.lastRollout.halted") == NULL);
+    b.cb.view(b.cb.ctx, op_view());
+    pod(&b, 2, "r3", true);
+    KT_EQ(gate(&b, "r3"), 1);
+    bed_stop(&b);
+}
+
+/* Back to the image from before: for the StatefulSet that is no update, for its users it is. */
+static void taking_a_halted_rollout_back_is_reported_too(void)
+{
+    struct bed b;
+    start(&b);
+    KT_EQ(gate(&b, "r2"), 2);
+    pod_since(&b, 2, "r2", false, 60000, "CrashLoopBackOff");
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_STR(progressing(&b), "RolloutHalted");
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {image: \"kaas:1\"}");
+    bed_settle(&b);
+    KT_EQ(gate(&b, "r1"), 2);
+    pod(&b, 2, "r1", true);
+    gate(&b, "r1");
+    observe_as(&b, "r1", "r1", 3);
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_STR(kc_json_str(b.doc, "status.lastRollout.revision", ""), "r1");
+    KT_TRUE(kc_json_str(b.doc, "status.lastRollout.finishedAt", NULL) != NULL);
+    KT_STR(bed_cond(&b, "Progressing"), "False");
+    bed_stop(&b);
+}
+
 static void it_waits_for_failback(void)
 {
     struct bed b;
@@ -154,4 +359,7 @@ static void a_newer_template_restarts_the_gate(void)
 
 KT_MAIN("operator/roll", KT(R57_the_gate_closes_with_a_new_template_and_opens_one_by_one),
         KT(it_waits_for_failback), KT(R60_an_outdated_broker_that_is_down_blocks_unless_forced),
-        KT(a_newer_template_restarts_the_gate))
+        KT(a_newer_template_restarts_the_gate), KT(a_rollout_leaves_a_report_and_says_so_once),
+        KT(a_report_taken_over_says_since_when_it_measures),
+        KT(R60_a_pod_that_cannot_start_halts_the_rollout_and_says_why),
+        KT(taking_a_halted_rollout_back_is_reported_too))

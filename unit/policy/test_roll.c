@@ -4,9 +4,11 @@
 #include "policy/kp_roll.h"
 
 /* H (R57-R60) and design.md, 7; then readiness F (R37-R45). */
-static const struct kp_roll_pod OLD = {false, true, true}, OLD_DOWN = {false, false, false},
-                                NEW = {true, true, true}, NEW_YOUNG = {true, true, false},
-                                NEW_DOWN = {true, false, false};
+static const struct kp_roll_pod OLD = {false, true, true, false, 0},
+                                OLD_DOWN = {false, false, false, false, 0},
+                                NEW = {true, true, true, false, 0},
+                                NEW_YOUNG = {true, true, false, false, 0},
+                                NEW_DOWN = {true, false, false, false, 0};
 
 static struct kp_roll_out roll(struct kp_roll_pod a, struct kp_roll_pod b, struct kp_roll_pod c,
                                int32_t partition, bool failback, bool force)
@@ -49,6 +51,31 @@ static void R60_a_pod_that_never_turns_ready_halts_the_rollout(void)
         struct kp_roll_out o = roll(OLD, OLD, NEW_DOWN, 2, true, false);
         KT_EQ(o.partition, 2);
     }
+}
+
+/* It is told as halted after a while; sooner where the container itself says that it cannot run. */
+static void R60_a_halt_is_told_after_a_bounded_time(void)
+{
+    struct kp_roll_pod down = NEW_DOWN;
+    for (int failing = 0; failing < 2; failing++) {
+        int64_t bound = failing ? KP_ROLL_FAILING_MS : KP_ROLL_HALT_MS;
+        down.failing = failing;
+        down.down_ms = bound - 1;
+        KT_FALSE(roll(OLD, OLD, down, 2, true, false).halted);
+        down.down_ms = bound;
+        struct kp_roll_out o = roll(OLD, OLD, down, 2, true, false);
+        KT_TRUE(o.halted);
+        KT_EQ(o.broker, 2);
+        KT_EQ(o.why, KP_ROLL_UNAVAILABLE);
+        KT_TRUE(roll(down, NEW, NEW, 0, true, false).halted); /* the last one */
+        down.updated = false; /* a corrected template takes the broken pod first: on it goes */
+        KT_FALSE(roll(OLD, OLD, down, 3, true, false).halted);
+        KT_TRUE(roll(OLD, OLD, down, 2, true, false).halted); /* but it is not replaced */
+        down.updated = true;
+    }
+    struct kp_roll_pod young = NEW_YOUNG; /* it serves: minReadySeconds is no halt */
+    young.down_ms = INT64_MAX;
+    KT_FALSE(roll(OLD, OLD, young, 2, true, false).halted);
 }
 
 static void a_pod_that_does_not_serve_is_replaced_at_once(void)
@@ -129,6 +156,7 @@ static void R45_after_the_latch_only_ten_seconds_unopened_count(void)
 
 KT_MAIN("roll", KT(R57_R59_one_at_a_time_from_the_top),
         KT(R60_a_pod_that_never_turns_ready_halts_the_rollout),
+        KT(R60_a_halt_is_told_after_a_bounded_time),
         KT(a_pod_that_does_not_serve_is_replaced_at_once),
         KT(an_outdated_unserving_pod_below_a_serving_one_blocks_unless_forced),
         KT(R37_every_term_counts_and_is_named),

@@ -550,13 +550,9 @@ static void what_a_broker_says_is_wrong_with_it_reaches_the_view(void)
 
 static bool measures(struct rig *r, void *arg)
 {
-    return r->view && r->view->rollout == *(uint64_t *)arg;
-}
-
-static bool measured_gap(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->view && r->view->measure.gaps == 1;
+    const struct ko_view *want = arg;
+    return r->view && r->view->rollout == want->rollout &&
+           r->view->measure.gaps == want->measure.gaps;
 }
 
 /* From the broker's words to the view: a partition that is led no more, and then again, is one gap. */
@@ -569,17 +565,18 @@ static void a_rollout_is_measured_while_it_goes_on(void)
     p->led[p->n_led++] = (struct kp_led){p->results[w.index].topic_id, 0, 0};
     p->serving = true;
     peer_status(p);
-    uint64_t rollout = 77, none = 0;
-    ko_control_rollout(rig.c, RIG_CLUSTER, rollout);
-    KT_TRUE(rig_await(&rig, measures, &rollout));
+    struct ko_view want = {.rollout = 77};
+    ko_control_rollout(rig.c, RIG_CLUSTER, want.rollout);
+    KT_TRUE(rig_await(&rig, measures, &want));
     p->n_led--;
     peer_status(p);
     p->led[p->n_led++] = (struct kp_led){p->results[w.index].topic_id, 0, 1};
     peer_status(p);
-    KT_TRUE(rig_await(&rig, measured_gap, NULL));
-    KT_TRUE(rig.view->measured_wall_ms > 0);
-    ko_control_rollout(rig.c, RIG_CLUSTER, none);
-    KT_TRUE(rig_await(&rig, measures, &none));
+    want.measure.gaps = 1;
+    KT_TRUE(rig_await(&rig, measures, &want));
+    want.rollout = 0;
+    ko_control_rollout(rig.c, RIG_CLUSTER, want.rollout);
+    KT_TRUE(rig_await(&rig, measures, &want));
     end(1);
 }
 

@@ -27,8 +27,8 @@ BROKER = {
 }
 OPERATOR = {
     "store": {"base", "rt", "k8s"},
-    "crd": {"base", "policy"},
-    "build": {"base", "policy", "crd"},
+    "crd": {"base", "policy", "image"},
+    "build": {"base", "policy", "image", "crd"},
     "control": {"base", "rt", "policy", "image", "hb", "store"},
     "reconcile": {"base", "rt", "policy", "image", "store", "crd", "build", "control"},
     "local": {"base", "rt", "store", "crd", "build"},

@@ -306,7 +306,7 @@ static void set_listeners(struct kb_broker *b)
 
 static int32_t max_connections(const struct kb_app *app)
 {
-    int32_t wanted = (int32_t)kb_broker_i64(app, NULL, "max.connections");
+    int32_t wanted = (int32_t)kb_start_i64(app, "max.connections");
     int64_t files = rt_raise_open_files();
     int32_t cap = kb_connection_cap(wanted, files);
     if (cap < wanted) {
@@ -328,14 +328,13 @@ static int open_net(struct kb_broker *b, struct kc_err *err)
     struct kn_opts o = {
         .listeners = opts,
         .n_listeners = c->n_listeners,
-        .limits = {.max_frame_bytes = (int32_t)kb_broker_i64(app, NULL, "socket.request.max.bytes"),
+        .limits = {.max_frame_bytes = (int32_t)kb_start_i64(app, "socket.request.max.bytes"),
                    .max_connections = max_connections(app),
-                   .max_connections_per_ip =
-                       (int32_t)kb_broker_i64(app, NULL, "max.connections.per.ip"),
-                   .idle_ms = kb_broker_i64(app, NULL, "connections.max.idle.ms"),
+                   .max_connections_per_ip = (int32_t)kb_start_i64(app, "max.connections.per.ip"),
+                   .idle_ms = kb_start_i64(app, "connections.max.idle.ms"),
                    .frame_ms = FRAME_MS,
                    .stall_ms = STALLED_PEER_MS,
-                   .budget_bytes = kb_broker_i64(app, NULL, "queued.max.request.bytes"),
+                   .budget_bytes = kb_start_i64(app, "queued.max.request.bytes"),
                    .max_pipelined = PIPELINE},
         .handler = {kb_on_frame, kb_frame_overlaps, &b->app}};
     int rc = kn_server_new(&o, &b->app.net, err);
@@ -348,7 +347,7 @@ static int open_net(struct kb_broker *b, struct kc_err *err)
 
 static void start_groups(struct kb_broker *b)
 {
-    struct kg_groups_opts o = {.data = b->app.data, .config = kb_group_config(&b->app, NULL)};
+    struct kg_groups_opts o = {.data = b->app.data, .config = kb_group_config(&b->app)};
     b->app.groups = kg_groups_new(&o);
     struct kd_slot_hooks hooks = kg_groups_hooks(b->app.groups);
     kd_set_slot_hooks(b->app.data, &hooks);

@@ -336,11 +336,11 @@ static int read_kafka_configs(struct reader *r)
             return bad(r, field, "must be a text, a number or true/false");
         }
         c->configs[c->n_configs++] = (struct ki_config){kc_strdup(key), text};
-        const struct kb_kafka_config *def = kb_kafka_config_find(KB_BROKER_CONFIG, kc_str_of(key));
+        const struct ki_key *def = ki_key_find(KI_BROKER_KEY, kc_str_of(key));
         if (!def) {
             return bad(r, field, "is not a broker config that kaas knows");
         }
-        if (!kb_kafka_config_check(def, kc_str_of(text), why, sizeof(why))) {
+        if (!ki_key_check(def, kc_str_of(text), why, sizeof(why))) {
             return bad(r, field, why);
         }
     }

@@ -52,15 +52,15 @@ bool kb_copy_str(struct kb_req *req, struct kc_str from, struct kc_str *ret)
     return true;
 }
 
-struct kg_config kb_group_config(const struct kb_app *app, const struct ki_image *im)
+struct kg_config kb_group_config(const struct kb_app *app)
 {
     struct kg_config c = KG_CONFIG_DEFAULTS;
-    c.min_session_ms = (int32_t)kb_broker_i64(app, im, "group.min.session.timeout.ms");
-    c.max_session_ms = (int32_t)kb_broker_i64(app, im, "group.max.session.timeout.ms");
-    c.initial_delay_ms = (int32_t)kb_broker_i64(app, im, "group.initial.rebalance.delay.ms");
-    c.max_size = (int32_t)kb_broker_i64(app, im, "group.max.size");
-    c.metadata_max = (int32_t)kb_broker_i64(app, im, "offset.metadata.max.bytes");
-    c.retention_ms = 60000 * kb_broker_i64(app, im, "offsets.retention.minutes");
-    c.retention_check_ms = kb_broker_i64(app, im, "offsets.retention.check.interval.ms");
+    c.min_session_ms = (int32_t)kb_start_i64(app, "group.min.session.timeout.ms");
+    c.max_session_ms = (int32_t)kb_start_i64(app, "group.max.session.timeout.ms");
+    c.initial_delay_ms = (int32_t)kb_start_i64(app, "group.initial.rebalance.delay.ms");
+    c.max_size = (int32_t)kb_start_i64(app, "group.max.size");
+    c.metadata_max = (int32_t)kb_start_i64(app, "offset.metadata.max.bytes");
+    c.retention_ms = 60000 * kb_start_i64(app, "offsets.retention.minutes");
+    c.retention_check_ms = kb_start_i64(app, "offsets.retention.check.interval.ms");
     return c;
 }

@@ -24,6 +24,6 @@ static inline struct kc_str kb_or_empty(struct kc_str s)
 }
 
 /* The coordinator's settings that are in force at start; im may be NULL: those of this broker's file. */
-struct kg_config kb_group_config(const struct kb_app *app, const struct ki_image *im);
+struct kg_config kb_group_config(const struct kb_app *app);
 
 #endif

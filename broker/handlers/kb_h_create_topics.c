@@ -124,15 +124,14 @@ static bool check_configs(struct kb_req *req,
         return false;
     }
     for (int32_t i = 0; i < t->n_configs && !c->error; i++) {
-        const struct kb_kafka_config *def =
-            kb_kafka_config_find(KB_TOPIC_CONFIG, t->configs[i].name);
+        const struct ki_key *def = ki_key_find(KI_TOPIC_KEY, t->configs[i].name);
         char *why = kb_alloc(req, 1, 160);
         if (!why) {
             return false;
         }
         if (!def) {
             kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
-        } else if (!kb_kafka_config_check(def, t->configs[i].value, why, 160)) {
+        } else if (!ki_key_check(def, t->configs[i].value, why, 160)) {
             kb_refuse(c, KAFKA_INVALID_CONFIG, why);
         } else {
             configs[i].name = def->name;
@@ -204,7 +203,7 @@ static bool fill_configs(struct kb_req *req, const struct kb_change *c,
     qsort(own, (size_t)c->change.n_configs, sizeof(*own), by_name);
     struct ki_topic t = {.name = c->change.topic, .configs = own, .n_configs = c->change.n_configs};
     struct kb_described *d;
-    int32_t n = kb_describe(req, KB_TOPIC_CONFIG, &t, &d);
+    int32_t n = kb_describe(req, KI_TOPIC_KEY, &t, &d);
     out->configs = n < 0 ? NULL : kb_alloc(req, (size_t)n, sizeof(*out->configs));
     if (!out->configs) {
         return false;

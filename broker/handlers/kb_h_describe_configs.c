@@ -18,11 +18,11 @@
 
 enum { TOPIC = 2, BROKER = 4, BROKER_LOGGER = 8, SYNONYMS_MAX = 6 };
 
-int32_t kb_describe(struct kb_req *req, enum kb_config_scope scope, const struct ki_topic *topic,
+int32_t kb_describe(struct kb_req *req, enum ki_key_scope scope, const struct ki_topic *topic,
                     struct kb_described **ret)
 {
     size_t n;
-    const struct kb_kafka_config *defs = kb_kafka_configs(&n);
+    const struct ki_key *defs = ki_keys(&n);
     struct kb_described *list = kb_alloc(req, n, sizeof(*list));
     if (!list) {
         return -1;
@@ -54,7 +54,7 @@ static bool wanted(const struct kw_describe_configs_request_resource *r, const c
 }
 
 static bool fill_synonyms(struct kb_req *req, const struct ki_topic *topic,
-                          const struct kb_kafka_config *def,
+                          const struct ki_key *def,
                           struct kw_describe_configs_response_resource_result *out)
 {
     out->synonyms = kb_alloc(req, SYNONYMS_MAX, sizeof(*out->synonyms));
@@ -73,7 +73,7 @@ static bool fill_synonyms(struct kb_req *req, const struct ki_topic *topic,
 }
 
 static bool fill_configs(struct kb_req *req, const struct kw_describe_configs_request_resource *r,
-                         enum kb_config_scope scope, const struct ki_topic *topic,
+                         enum ki_key_scope scope, const struct ki_topic *topic,
                          struct kw_describe_configs_response_result *out)
 {
     const struct kw_describe_configs_request *in = req->body;
@@ -83,7 +83,7 @@ static bool fill_configs(struct kb_req *req, const struct kw_describe_configs_re
     if (!out->configs) {
         return false;
     }
-    bool cluster_wide = scope == KB_BROKER_CONFIG && r->resource_name.len == 0;
+    bool cluster_wide = scope == KI_BROKER_KEY && r->resource_name.len == 0;
     for (int32_t i = 0; i < n; i++) {
         enum kb_config_source source = d[i].value.source;
         if (!wanted(r, d[i].def->name) || (cluster_wide && source != KB_SOURCE_CLUSTER)) {
@@ -93,7 +93,7 @@ static bool fill_configs(struct kb_req *req, const struct kw_describe_configs_re
         kw_describe_configs_response_resource_result_init(o);
         o->name = kc_str_of(d[i].def->name);
         o->value = kc_str_of(d[i].value.value);
-        o->read_only = scope == KB_BROKER_CONFIG;
+        o->read_only = scope == KI_BROKER_KEY;
         if (req->version == 0) {
             o->is_default = source == KB_SOURCE_DEFAULT;
         } else {
@@ -121,7 +121,7 @@ static bool fill_topic(struct kb_req *req, const struct kw_describe_configs_requ
         out->error_code = KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
         out->error_message = KC_STR_LIT("There is no such topic.");
     } else {
-        return fill_configs(req, r, KB_TOPIC_CONFIG, t, out);
+        return fill_configs(req, r, KI_TOPIC_KEY, t, out);
     }
     return true;
 }
@@ -132,7 +132,7 @@ static bool fill_broker(struct kb_req *req, const struct kw_describe_configs_req
     int32_t id;
     if (r->resource_name.len == 0 ||
         (kc_parse_i32(r->resource_name, &id) == 0 && id == req->app->self_id)) {
-        return fill_configs(req, r, KB_BROKER_CONFIG, NULL, out);
+        return fill_configs(req, r, KI_BROKER_KEY, NULL, out);
     }
     out->error_code = KAFKA_INVALID_REQUEST;
     out->error_message = KC_STR_LIT("The name is not the id of the broker that was asked.");

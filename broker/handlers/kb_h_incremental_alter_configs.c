@@ -59,7 +59,7 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
                  const struct kw_incremental_alter_configs_request_alterable_config *in,
                  struct kb_admin_config *out, struct kb_change *c)
 {
-    const struct kb_kafka_config *def = kb_kafka_config_find(KB_TOPIC_CONFIG, in->name);
+    const struct ki_key *def = ki_key_find(KI_TOPIC_KEY, in->name);
     int8_t op = in->config_operation;
     char *why = kb_alloc(req, 1, WHY_MAX);
     if (!why) {
@@ -72,7 +72,7 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
         kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
         return true;
     }
-    if (op >= OP_APPEND && def->type != KB_LIST) {
+    if (op >= OP_APPEND && def->type != KI_LIST) {
         kb_refuse(c, KAFKA_INVALID_CONFIG, "Only lists are appended to and subtracted from.");
         return true;
     }
@@ -90,7 +90,7 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
     if (!out->value) {
         return false;
     }
-    if (!kb_kafka_config_check(def, kc_str_of(out->value), why, WHY_MAX)) {
+    if (!ki_key_check(def, kc_str_of(out->value), why, WHY_MAX)) {
         kb_refuse(c, KAFKA_INVALID_CONFIG, why);
     }
     return true;

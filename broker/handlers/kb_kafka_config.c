@@ -8,108 +8,6 @@
 #include "base/kc_str.h"
 #include "handlers/kb_context.h"
 
-static const struct kb_kafka_config table[] = {
-#define C(scope, name, type, dflt, fallback, twin, valid, doc)                                     \
-    {KB_##scope##_CONFIG, name, KB_##type, dflt, fallback, twin, valid, doc},
-#include "handlers/kb_configs.def"
-#undef C
-};
-
-const struct kb_kafka_config *kb_kafka_configs(size_t *ret_n)
-{
-    *ret_n = KC_ARRAY_LEN(table);
-    return table;
-}
-
-const struct kb_kafka_config *kb_kafka_config_find(enum kb_config_scope scope, struct kc_str name)
-{
-    for (size_t i = 0; i < KC_ARRAY_LEN(table); i++) {
-        if (table[i].scope == scope && kc_str_eqz(name, table[i].name)) {
-            return &table[i];
-        }
-    }
-    return NULL;
-}
-
-/* ---- checking ---- */
-
-static bool one_of(struct kc_str v, const char *list)
-{
-    for (const char *p = list; *p;) {
-        const char *end = strchr(p, '|');
-        size_t n = end ? (size_t)(end - p) : strlen(p);
-        if (n == (size_t)v.len && memcmp(p, v.ptr, n) == 0) {
-            return true;
-        }
-        p += n + (end ? 1 : 0);
-    }
-    return false;
-}
-
-static bool list_valid(struct kc_str v, const char *valid)
-{
-    int32_t at = 0;
-    while (*valid && at <= v.len) {
-        const char *comma = memchr(v.ptr + at, ',', (size_t)(v.len - at));
-        int32_t end = comma ? (int32_t)(comma - v.ptr) : v.len;
-        struct kc_str item = {v.ptr + at, end - at};
-        while (item.len && *item.ptr == ' ') {
-            item.ptr++;
-            item.len--;
-        }
-        if (!one_of(item, valid)) {
-            return false;
-        }
-        at = end + 1;
-    }
-    return true;
-}
-
-static bool in_range(double n, const char *valid)
-{
-    const char *dots = strstr(valid, "..");
-    return !dots || (n >= strtod(valid, NULL) && (!dots[2] || n <= strtod(dots + 2, NULL)));
-}
-
-static bool number_valid(const struct kb_kafka_config *def, struct kc_str v)
-{
-    int64_t n;
-    double d;
-    if (def->type == KB_DOUBLE) {
-        return kc_parse_double(v, &d) == 0 && in_range(d, def->valid);
-    }
-    if (kc_parse_i64(v, &n) || (def->type == KB_INT && (n < INT32_MIN || n > INT32_MAX))) {
-        return false;
-    }
-    return in_range((double)n, def->valid);
-}
-
-bool kb_kafka_config_check(const struct kb_kafka_config *def, struct kc_str value, char *why,
-                           size_t cap)
-{
-    static const char *const names[] = {[KB_BOOLEAN] = "true or false",   [KB_STRING] = "a text",
-                                        [KB_INT] = "a 32-bit number",     [KB_LONG] = "a number",
-                                        [KB_DOUBLE] = "a decimal number", [KB_LIST] = "a list"};
-    bool flag, ok = true;
-    if (!value.ptr) {
-        ok = false;
-    } else if (def->type == KB_BOOLEAN) {
-        ok = kc_parse_bool(value, &flag) == 0 && (!*def->valid || one_of(value, def->valid));
-    } else if (def->type == KB_STRING) {
-        ok = !*def->valid || one_of(value, def->valid);
-    } else if (def->type == KB_LIST) {
-        ok = list_valid(value, def->valid);
-    } else {
-        ok = number_valid(def, value);
-    }
-    if (!ok) {
-        snprintf(why, cap, "must be %s%s%s, is \"%.*s\"", names[def->type],
-                 *def->valid ? ", valid: " : "", def->valid, KC_MIN(value.len, 60),
-                 value.ptr ? value.ptr : "");
-    }
-    return ok;
-}
-
 /* ---- what is in force ---- */
 
 static const char *static_value(const struct kb_app *app, const char *name)
@@ -138,7 +36,9 @@ static bool give(const char *value, const char *from, enum kb_config_source sour
 static bool give_broker_key(const struct kb_app *app, const struct ki_image *im, const char *key,
                             int *skip, struct kb_config_value *ret)
 {
-    return give(im ? ki_config(im, key) : NULL, key, KB_SOURCE_CLUSTER, skip, ret) ||
+    /* What was read at start stays in force until the next, whatever the image says by now. */
+    const char *live = im && !ki_key_at_start(key) ? ki_config(im, key) : NULL;
+    return give(live, key, KB_SOURCE_CLUSTER, skip, ret) ||
            give(static_value(app, key), key, KB_SOURCE_BROKER, skip, ret);
 }
 
@@ -156,13 +56,13 @@ static bool give_in_ms(const struct kb_app *app, const struct ki_image *im, cons
 }
 
 bool kb_config_lookup(const struct kb_app *app, const struct ki_image *im,
-                      const struct ki_topic *topic, const struct kb_kafka_config *def, int skip,
+                      const struct ki_topic *topic, const struct ki_key *def, int skip,
                       struct kb_config_value *ret)
 {
     if (topic && give(ki_topic_config(topic, def->name), def->name, KB_SOURCE_TOPIC, &skip, ret)) {
         return true;
     }
-    const char *key = def->scope == KB_BROKER_CONFIG ? def->name : def->fallback;
+    const char *key = def->scope == KI_BROKER_KEY ? def->name : def->fallback;
     if (key && give_broker_key(app, im, key, &skip, ret)) {
         return true;
     }
@@ -177,9 +77,9 @@ bool kb_config_lookup(const struct kb_app *app, const struct ki_image *im,
 }
 
 static int64_t number(const struct kb_app *app, const struct ki_image *im,
-                      const struct ki_topic *topic, enum kb_config_scope scope, const char *name)
+                      const struct ki_topic *topic, enum ki_key_scope scope, const char *name)
 {
-    const struct kb_kafka_config *def = kb_kafka_config_find(scope, kc_str_of(name));
+    const struct ki_key *def = ki_key_find(scope, kc_str_of(name));
     KC_ASSERT(def);
     struct kb_config_value v;
     int64_t n;
@@ -191,12 +91,18 @@ static int64_t number(const struct kb_app *app, const struct ki_image *im,
 
 int64_t kb_broker_i64(const struct kb_app *app, const struct ki_image *im, const char *name)
 {
-    return number(app, im, NULL, KB_BROKER_CONFIG, name);
+    return number(app, im, NULL, KI_BROKER_KEY, name);
+}
+
+int64_t kb_start_i64(const struct kb_app *app, const char *name)
+{
+    KC_ASSERT(ki_key_at_start(name)); /* else a change of it would roll nobody, and reach nobody */
+    return number(app, NULL, NULL, KI_BROKER_KEY, name);
 }
 
 bool kb_broker_bool(const struct kb_app *app, const struct ki_image *im, const char *name)
 {
-    const struct kb_kafka_config *def = kb_kafka_config_find(KB_BROKER_CONFIG, kc_str_of(name));
+    const struct ki_key *def = ki_key_find(KI_BROKER_KEY, kc_str_of(name));
     KC_ASSERT(def);
     struct kb_config_value v;
     return kb_config_lookup(app, im, NULL, def, 0, &v) && strcmp(v.value, "true") == 0;
@@ -205,13 +111,13 @@ bool kb_broker_bool(const struct kb_app *app, const struct ki_image *im, const c
 int64_t kb_topic_i64(const struct kb_app *app, const struct ki_image *im,
                      const struct ki_topic *topic, const char *name)
 {
-    return number(app, im, topic, KB_TOPIC_CONFIG, name);
+    return number(app, im, topic, KI_TOPIC_KEY, name);
 }
 
 static double decimal(const struct kb_app *app, const struct ki_image *im,
-                      const struct ki_topic *topic, enum kb_config_scope scope, const char *name)
+                      const struct ki_topic *topic, enum ki_key_scope scope, const char *name)
 {
-    const struct kb_kafka_config *def = kb_kafka_config_find(scope, kc_str_of(name));
+    const struct ki_key *def = ki_key_find(scope, kc_str_of(name));
     KC_ASSERT(def);
     struct kb_config_value v;
     double d;
@@ -225,7 +131,7 @@ static double decimal(const struct kb_app *app, const struct ki_image *im,
 static bool topic_has(const struct kb_app *app, const struct ki_image *im,
                       const struct ki_topic *topic, const char *name, const char *word)
 {
-    const struct kb_kafka_config *def = kb_kafka_config_find(KB_TOPIC_CONFIG, kc_str_of(name));
+    const struct ki_key *def = ki_key_find(KI_TOPIC_KEY, kc_str_of(name));
     KC_ASSERT(def);
     struct kb_config_value v;
     return kb_config_lookup(app, im, topic, def, 0, &v) && strstr(v.value, word) != NULL;
@@ -244,7 +150,7 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
         .compact = topic_has(app, im, topic, "cleanup.policy", "compact"),
         .compact_only = topic_has(app, im, topic, "cleanup.policy", "compact") &&
                         !topic_has(app, im, topic, "cleanup.policy", "delete"),
-        .min_dirty_ratio = decimal(app, im, topic, KB_TOPIC_CONFIG, "min.cleanable.dirty.ratio"),
+        .min_dirty_ratio = decimal(app, im, topic, KI_TOPIC_KEY, "min.cleanable.dirty.ratio"),
         .min_compaction_lag_ms = kb_topic_i64(app, im, topic, "min.compaction.lag.ms"),
         .max_compaction_lag_ms = kb_topic_i64(app, im, topic, "max.compaction.lag.ms"),
         .delete_retention_ms = kb_topic_i64(app, im, topic, "delete.retention.ms"),
@@ -263,7 +169,7 @@ void kb_log_config(const struct kb_app *app, const struct ki_image *im,
 void kb_cleaner_config(const struct kb_app *app, const struct ki_image *im,
                        struct ks_cleaner_config *ret)
 {
-    double rate = decimal(app, im, NULL, KB_BROKER_CONFIG, "log.cleaner.io.max.bytes.per.second");
+    double rate = decimal(app, im, NULL, KI_BROKER_KEY, "log.cleaner.io.max.bytes.per.second");
     *ret = (struct ks_cleaner_config){
         .enabled = kb_broker_bool(app, im, "log.cleaner.enable"),
         .backoff_ms = kb_broker_i64(app, im, "log.cleaner.backoff.ms"),

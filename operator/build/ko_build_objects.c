@@ -7,6 +7,7 @@
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
 #include "build/ko_build_parts.h"
+#include "image/ki_keys.h"
 
 enum { SHARDS = 16, YAML_MAX = 8 * 1024 * 1024 };
 
@@ -207,6 +208,21 @@ static void add_image(struct kc_dyn *d, const struct ko_cluster *c, const struct
     kc_dyn_addf(d, "}\n");
 }
 
+/* Only what a broker reads at its start, and what it alone may know: the file's hash is in the pod
+ * template. Everything else reaches brokers by the image, and a change of it needs no restart. */
+static void add_settings(struct kc_dyn *d, const struct ko_cluster *c)
+{
+    bool any = false;
+    for (int32_t i = 0; i < c->n_settings; i++) {
+        const char *name = c->settings[i].name;
+        if (ki_key_at_start(name) || !ki_key_find(KI_BROKER_KEY, kc_str_of(name))) {
+            kc_dyn_addf(d, any ? "  " : "config:\n  ");
+            add_line(d, name, c->settings[i].value);
+            any = true;
+        }
+    }
+}
+
 char *ko_build_broker_yaml(const struct ko_cluster *c, const struct ko_broker_file *f)
 {
     struct kc_dyn d;
@@ -227,13 +243,7 @@ char *ko_build_broker_yaml(const struct ko_cluster *c, const struct ko_broker_fi
                 "terminationGracePeriodSeconds: %d\nunsafeStorage: %s\n",
                 (long long)c->interval_ms, (long long)c->timeout_ms, c->grace_seconds,
                 f->unsafe_storage ? "true" : "false");
-    if (c->n_settings > 0) {
-        kc_dyn_addf(&d, "config:\n");
-    }
-    for (int32_t i = 0; i < c->n_settings; i++) {
-        kc_dyn_addf(&d, "  ");
-        add_line(&d, c->settings[i].name, c->settings[i].value);
-    }
+    add_settings(&d, c);
     kc_dyn_add(&d, "", 1);
     KC_ASSERT(kc_dyn_ok(&d)); /* KO_CONFIGS_MAX settings of KO_SETTING_MAX bytes, quoted, fit */
     size_t len;

@@ -6,6 +6,7 @@
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
 #include "crd/ko_crd_fields.h"
+#include "image/ki_keys.h"
 
 enum {
     BROKERS_MAX = 128, /* KP_BROKERS_MAX */
@@ -174,7 +175,9 @@ static void parse_listeners(struct ko_cluster *c, struct ko_field_errors *e)
     }
 }
 
-/* Keys that the operator decides, or that mean nothing without ZooKeeper, KRaft or local disks. */
+/* Keys that the operator decides, or that mean nothing without ZooKeeper, KRaft or local disks; and values
+ * that no broker would take, before they get to any. A key that is not known here may be a newer
+ * broker's: it goes into the file, and a broker that does not know it either says so. */
 static void check_settings(const struct ko_cluster *c, struct ko_field_errors *e)
 {
     static const char *const refused[] = {
@@ -189,6 +192,11 @@ static void check_settings(const struct ko_cluster *c, struct ko_field_errors *e
         if (bad) {
             ko_field_error(e, "spec.config", "\"%.60s\" is decided by the operator; remove it",
                            name);
+        }
+        char why[200];
+        const struct ki_key *def = ki_key_find(KI_BROKER_KEY, kc_str_of(name));
+        if (!bad && def && !ki_key_check(def, kc_str_of(c->settings[i].value), why, sizeof(why))) {
+            ko_field_error(e, "spec.config", "\"%.60s\" %s", name, why);
         }
     }
 }

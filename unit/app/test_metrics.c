@@ -87,7 +87,7 @@ static void a_broker_that_starts_says_what_it_can(void)
 static void groups_show_theirs(void)
 {
     up(true);
-    struct kg_groups_opts o = {.data = b.app.data, .config = kb_group_config(&b.app, NULL)};
+    struct kg_groups_opts o = {.data = b.app.data, .config = kb_group_config(&b.app)};
     b.app.groups = kg_groups_new(&o);
     write_text();
     KT_EQ(value("kaas_group_members"), 0);

@@ -41,7 +41,7 @@ void hx_up(struct hx *h, int32_t self, int32_t n_loops)
     app->rack = "";
     snprintf(app->cluster_id, sizeof(app->cluster_id), "AAAAAAAAAAAAAAAAAAAAAA");
     KT_REQUIRE(kd_new(n_loops, &app->data, &err) == 0);
-    struct kg_groups_opts go = {.data = app->data, .config = kb_group_config(app, NULL)};
+    struct kg_groups_opts go = {.data = app->data, .config = kb_group_config(app)};
     app->groups = kg_groups_new(&go);
     struct kd_slot_hooks hooks = kg_groups_hooks(app->groups);
     kd_set_slot_hooks(app->data, &hooks);

@@ -349,6 +349,30 @@ describe_broker(const char *name, struct kc_str key, int32_t *ret_n)
     return r->results[0].configs;
 }
 
+/* What is read at start is what the file said then, until the next start: clients are told so. */
+static void configs_that_are_read_at_start_are_the_files(void)
+{
+    static const struct ki_config file[] = {{"max.connections", "500"}};
+    up();
+    h.app.configs = file;
+    h.app.n_configs = 1;
+    h.configs[0] = (struct ki_config){"max.connections", "600"};
+    h.n_configs = 1;
+    hx_publish(&h);
+    int32_t n;
+    const struct kw_describe_configs_response_resource_result *d =
+        describe_broker("1", KC_STR_LIT("max.connections"), &n);
+    KT_REQUIRE(n == 1);
+    KT_TRUE(kc_str_eqz(d->value, "500"));
+    KT_EQ(d->config_source, KB_SOURCE_BROKER);
+    KT_EQ(d->n_synonyms, 2); /* the file's, the default */
+    struct ki_image *im = kb_image(&h.app);
+    KT_EQ(kb_broker_i64(&h.app, im, "max.connections"), 500);
+    KT_EQ(kb_start_i64(&h.app, "max.connections"), 500);
+    ki_image_unref(im);
+    down();
+}
+
 /* KaasCluster's spec.config comes with the image: no restart, and no word of the broker's file. */
 static void cluster_wide_configs_of_the_image_are_in_force_at_once(void)
 {
@@ -439,4 +463,4 @@ KT_MAIN("requests", KT(too_new_api_versions_is_answered_in_version_0),
         KT(a_change_without_an_answer_times_out), KT(partitions_only_grow),
         KT(topics_are_deleted_by_name_or_id), KT(configs_show_their_source_and_the_sync_before_ack),
         KT(cluster_wide_configs_of_the_image_are_in_force_at_once),
-        KT(topic_partitions_come_page_by_page))
+        KT(configs_that_are_read_at_start_are_the_files), KT(topic_partitions_come_page_by_page))

@@ -5,6 +5,7 @@
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
 #include "build/ko_build.h"
+#include "image/ki_keys.h"
 #include "op_sample.h"
 
 static const struct ko_build_opts opts = {"kaas:test", "kaas-heartbeat.kaas-system.svc", 7070};
@@ -39,7 +40,8 @@ static void documents_are_the_golden_ones(void)
 {
     struct ko_cluster *c =
         op_cluster("  image: registry/kaas:1\n  rack: {topologyKey: topology.kubernetes.io/zone}\n"
-                   "  resources: {limits: {memory: 512Mi}}\n  config: {num.partitions: 3}\n");
+                   "  resources: {limits: {memory: 512Mi}}\n  config: {num.partitions: 3, "
+                   "max.connections: 500}\n");
     check_golden("serviceaccount", ko_build_service_account(c));
     check_golden("role", ko_build_role(c));
     check_golden("rolebinding", ko_build_role_binding(c));
@@ -97,15 +99,44 @@ static void equal_specs_give_equal_hashes(void)
     ko_cluster_free(y);
 }
 
-static void a_new_setting_rolls_the_pods(void)
+static bool rolls(const char *from, const char *to)
 {
-    struct ko_cluster *x = op_cluster("  config: {a: 1}\n"), *y = op_cluster("  config: {a: 2}\n");
+    struct ko_cluster *x = op_cluster(from), *y = op_cluster(to);
     json_t *dx = ko_build_statefulset(x, &opts, 0), *dy = ko_build_statefulset(y, &opts, 0);
-    KT_FALSE(json_equal(kc_json_at(dx, "spec.template"), kc_json_at(dy, "spec.template")));
+    bool differs = !json_equal(kc_json_at(dx, "spec.template"), kc_json_at(dy, "spec.template"));
     json_decref(dx);
     json_decref(dy);
     ko_cluster_free(x);
     ko_cluster_free(y);
+    return differs;
+}
+
+/* What brokers read once takes a restart, and so does what may be a newer broker's. */
+static void a_setting_that_is_read_at_start_rolls_the_pods(void)
+{
+    KT_TRUE(rolls("  config: {max.connections: 5}\n", "  config: {max.connections: 6}\n"));
+    KT_TRUE(rolls("", "  config: {group.max.size: 100}\n"));
+    KT_TRUE(rolls("  config: {not.known.yet: 1}\n", "  config: {not.known.yet: 2}\n"));
+}
+
+/* Everything else is in force with the image: made, changed or taken away, it rolls nobody. */
+static void a_setting_that_the_image_delivers_rolls_nothing(void)
+{
+    size_t n, live = 0;
+    const struct ki_key *keys = ki_keys(&n);
+    for (size_t i = 0; i < n; i++) {
+        char one[200];
+        if (keys[i].scope != KI_BROKER_KEY || ki_key_at_start(keys[i].name) || !keys[i].dflt) {
+            continue;
+        }
+        live++;
+        snprintf(one, sizeof(one), "  config: {%s: \"%s\"}\n", keys[i].name, keys[i].dflt);
+        KT_FALSE(rolls("", one));
+    }
+    KT_TRUE(live > 30);
+    KT_FALSE(
+        rolls("  config: {log.retention.ms: 1000, max.connections: 5}\n",
+              "  config: {log.retention.ms: 2000, message.max.bytes: 9, max.connections: 5}\n"));
 }
 
 static void claims_outlive_the_cluster_unless_told(void)
@@ -166,6 +197,7 @@ static void broker_file_is_yaml(void)
 
 KT_MAIN("operator/build", KT(documents_are_the_golden_ones),
         KT(W3_brokers_and_operators_are_found_whatever_their_readiness),
-        KT(equal_specs_give_equal_hashes), KT(a_new_setting_rolls_the_pods),
+        KT(equal_specs_give_equal_hashes), KT(a_setting_that_is_read_at_start_rolls_the_pods),
+        KT(a_setting_that_the_image_delivers_rolls_nothing),
         KT(claims_outlive_the_cluster_unless_told), KT(pod_template_overrides_win),
         KT(broker_file_is_yaml))

@@ -111,6 +111,10 @@ static void bad_specs_name_the_field(void)
         {"  listeners: [{name: a, port: 1, type: nodeport}]\n", "spec.listeners.0.type"},
         {"  replica: 3\n", "spec: has no field \"replica\""},
         {"  config: {log.dirs: /x}\n", "spec.config: \"log.dirs\" is decided by the operator"},
+        {"  config: {log.retention.ms: soon}\n",
+         "spec.config: \"log.retention.ms\" must be a number, valid: -1.., is \"soon\""},
+        {"  config: {num.partitions: 0}\n",
+         "spec.config: \"num.partitions\" must be a 32-bit number"},
         {"  config: {a: [1]}\n", "spec.config: \"a\" must be a lower-case key"},
     };
     for (size_t i = 0; i < KC_ARRAY_LEN(cases); i++) {

@@ -108,7 +108,8 @@ static const char *progressing(struct bed *b)
     return reason;
 }
 
-static void start(struct bed *b)
+/* Three brokers of revision r1, at rest. */
+static void rest(struct bed *b)
 {
     bed_start(b);
     bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc("  minReadySeconds: 1\n  image: kaas:1\n"));
@@ -119,6 +120,11 @@ static void start(struct bed *b)
     }
     b->cb.view(b->cb.ctx, op_view());
     KT_EQ(gate(b, "r1"), 0);
+}
+
+static void start(struct bed *b)
+{
+    rest(b);
     bed_merge(b, KO_KAASCLUSTER, "demo", "spec: {image: \"kaas:2\"}");
 }
 
@@ -345,6 +351,26 @@ static void R60_an_outdated_broker_that_is_down_blocks_unless_forced(void)
     bed_stop(&b);
 }
 
+/* What needs no restart causes none: the image has it, the gate stays open, nobody is replaced. */
+static void a_setting_that_needs_no_restart_starts_no_rollout(void)
+{
+    struct bed b;
+    rest(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    int64_t generation = ko_generation(b.doc);
+    op_played_reset();
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {config: {log.retention.ms: \"60000\"}}");
+    bed_settle(&b);
+    KT_TRUE(strstr(op_played.log, "cluster ns/demo 3|") != NULL); /* told, to be published */
+    bed_get(&b, KO_STATEFULSET, "demo");
+    KT_EQ(ko_generation(b.doc), generation);
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {config: {max.connections: \"500\"}}");
+    bed_settle(&b);
+    bed_get(&b, KO_STATEFULSET, "demo");
+    KT_EQ(kc_json_int(b.doc, "spec.updateStrategy.rollingUpdate.partition", -1), 3);
+    bed_stop(&b);
+}
+
 static void a_newer_template_restarts_the_gate(void)
 {
     struct bed b;
@@ -359,6 +385,7 @@ static void a_newer_template_restarts_the_gate(void)
 
 KT_MAIN("operator/roll", KT(R57_the_gate_closes_with_a_new_template_and_opens_one_by_one),
         KT(it_waits_for_failback), KT(R60_an_outdated_broker_that_is_down_blocks_unless_forced),
+        KT(a_setting_that_needs_no_restart_starts_no_rollout),
         KT(a_newer_template_restarts_the_gate), KT(a_rollout_leaves_a_report_and_says_so_once),
         KT(a_report_taken_over_says_since_when_it_measures),
         KT(R60_a_pod_that_cannot_start_halts_the_rollout_and_says_why),

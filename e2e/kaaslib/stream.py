@@ -50,6 +50,8 @@ class Conn:
                 host, _, port = self.address.rpartition(":")
                 reader, self.writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
                 self.reading = asyncio.create_task(self.read(reader, self.writer))
+        if self.writer.is_closing():
+            raise ConnectionError("closed by the broker")
         self.correlation += 1
         head = struct.pack(">hhi", key, version, self.correlation) + wire.string("stream") + (b"\0" if flexible else b"")
         answer = asyncio.get_running_loop().create_future()

@@ -62,6 +62,26 @@ def string(s):
     return struct.pack(">h", len(s)) + s.encode()
 
 
+def coordinators_body(groups, key_type=0):
+    return bytes([key_type]) + uvarint(len(groups) + 1) + b"".join(cstr(g) for g in groups) + b"\0"
+
+
+def coordinators_of(b):
+    """{group: (error, broker id)} of an answer of FindCoordinator 4, behind its header."""
+    b.take("i")
+
+    def one():
+        key, node = b.cstr(), b.take("i")
+        b.cstr()
+        b.take("i")
+        error = b.take("h")
+        b.cstr()
+        b.tags()
+        return key, (error, node)
+
+    return dict(b.carray(one))
+
+
 class Conn:
     """One connection; requests one after another."""
 
@@ -155,19 +175,7 @@ class Conn:
 
     def coordinators(self, groups, key_type=0):
         """{group: (error, broker id)} by FindCoordinator 4."""
-        b = self.call(10, 4, bytes([key_type]) + uvarint(len(groups) + 1) + b"".join(cstr(g) for g in groups) + b"\0")
-        b.take("i")
-
-        def one():
-            key, node = b.cstr(), b.take("i")
-            b.cstr()
-            b.take("i")
-            error = b.take("h")
-            b.cstr()
-            b.tags()
-            return key, (error, node)
-
-        return dict(b.carray(one))
+        return coordinators_of(self.call(10, 4, coordinators_body(groups, key_type)))
 
     def create_topics(self, names, partitions=1, replication=1, timeout_ms=30000, configs=None):
         """{name: error} by CreateTopics 5."""

@@ -3,6 +3,7 @@
 
 suite.py [NAME...]: scenarios whose name contains one of the words. KAAS_SOAK=1: full record counts."""
 
+import json
 import os
 import pathlib
 import signal
@@ -303,11 +304,33 @@ def broker_configs_follow_the_kaascluster(c):
     c.config = {"num.partitions": "4"}
     c.write_spec()
     eventually(lambda: made(4), 10, 0.2, what="num.partitions of the new spec")
-    rolled = lambda: c.status().get("serving") == 3 and not set(pids) & set(c.pids()) and len(c.pids()) == 3
-    eventually(rolled, 120, 0.2, what="the rollout of the brokers' file")
     out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type",
                              "brokers", "--entity-default", "--describe")
     check("num.partitions=4" in out and "DYNAMIC_DEFAULT_BROKER_CONFIG" in out, out)
+    check(c.pids() == pids, "a change that needs no restart restarted a broker", pids, c.pids())
+
+
+@scenario
+def a_rollout_leaves_a_report(c):
+    c.create_topic("rolled", 12)
+    pids = c.pids()
+    c.config = {**(c.config or {}), "max.connections": "5000"}  # read at start: it rolls the brokers
+    c.write_spec()
+    done = lambda: not set(pids) & set(c.pids()) and "finishedAt" in c.status().get("lastRollout", {})
+    eventually(done, 180, 0.2, what="the end of the rollout")
+    report = c.status()["lastRollout"]
+    gap = report["gapMillis"]
+    check(report["brokers"] == 3 and report["durationSeconds"] > 0 and report["maxBrokersOut"] == 1, report)
+    check("halted" not in report and "measuredSince" not in report, report)
+    # Each partition left its broker and came back to it: at least the 100 slots and the topic's 12.
+    check(report["partitionsMoved"] >= 112 and gap["count"] >= 2 * 112, report)
+    check(0 <= gap["p50"] <= gap["p99"] <= gap["max"], report)
+    progressing = [x for x in c.status()["conditions"] if x["type"] == "Progressing"]
+    check(progressing[0]["status"] == "False", "every partition is back when it says so", progressing)
+    events = [json.loads(f.read_text()) for f in (c.dir / "objects" / "events" / "default").glob("*.json")]
+    said = [e["reason"] for e in events if e["reason"].startswith("Rollout") and report["revision"] in e["message"]]
+    check(said.count("RolloutStarted") == said.count("RolloutFinished") == 1, said)
+    return f"{report['durationSeconds']} s, {report['partitionsMoved']} partitions, without a leader p50 {gap['p50']}, p99 {gap['p99']}, max {gap['max']} ms"
 
 
 @scenario

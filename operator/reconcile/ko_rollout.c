@@ -13,7 +13,7 @@
 #include "reconcile/ko_cond.h"
 #include "reconcile/ko_rec.h"
 
-enum { MEASURED_LATE_MS = 2000 }; /* a measurement that began later than that says so */
+enum { MEASURED_LATE_MS = 5000 }; /* a measurement that began later than that says so */
 
 static int64_t parse_ms(const char *s)
 {
@@ -91,8 +91,7 @@ json_t *ko_rollout_report(const struct ko_rc *c, int64_t now_wall_ms)
     bool known = old && strcmp(kc_json_str(old, "revision", ""), update) == 0;
     bool goes_on = known && is_open(old);
     /* Back to the revision from before an unfinished one is a rollout too, if not to the StatefulSet. */
-    bool begins = c->rolling && *update && !goes_on &&
-                  (strcmp(update, current) != 0 || (is_open(old) && !known));
+    bool begins = c->rolling && *update && !known && (strcmp(update, current) != 0 || is_open(old));
     char now[32];
     kc_rfc3339(now_wall_ms, false, now);
     if (!goes_on && !begins) {

@@ -1,4 +1,6 @@
 /* The rollout's gate: one broker at a time, and only when all others serve (R57, R60). */
+#include <time.h>
+
 #include "base/kc_clock.h"
 #include "base/kc_json.h"
 #include "op_bed.h"
@@ -157,16 +159,27 @@ static void R57_the_gate_closes_with_a_new_template_and_opens_one_by_one(void)
     bed_stop(&b);
 }
 
-/* A view in which this rollout is being measured, with figures; away: partitions not at home. */
-static struct ko_view *measured(uint64_t rollout, int32_t away, int64_t max_ms)
+/* A view in which this rollout is being measured, from since_ms, with figures; away: partitions not at
+ * home. */
+static struct ko_view *measured(uint64_t rollout, int64_t since_ms, int32_t away, int64_t max_ms)
 {
     struct ko_view *v = op_view();
     v->away = away;
     v->rollout = rollout;
-    v->measured_wall_ms = kc_wall_ms();
+    v->measured_wall_ms = since_ms;
     v->measure = (struct kp_measure){
         .gaps = 24, .partitions = 12, .p50_ms = 30, .p99_ms = 90, .max_ms = max_ms, .max_out = 1};
     return v;
+}
+
+/* When the rollout began, as its report says. */
+static int64_t started_ms(struct bed *b)
+{
+    struct tm tm = {0};
+    bed_get(b, KO_KAASCLUSTER, "demo");
+    KT_REQUIRE(strptime(kc_json_str(b->doc, "status.lastRollout.startedAt", ""),
+                        "%Y-%m-%dT%H:%M:%S", &tm) != NULL);
+    return (int64_t)timegm(&tm) * 1000;
 }
 
 /* The report: begun and ended by the rollout, with what the control thread measured in between. */
@@ -178,21 +191,22 @@ static void a_rollout_leaves_a_report_and_says_so_once(void)
     KT_EQ(gate(&b, "r2"), 2);
     KT_TRUE(op_played.rollout != 0);
     uint64_t id = op_played.rollout;
-    b.cb.view(b.cb.ctx, measured(id, 0, 700));
+    int64_t since = started_ms(&b);
+    b.cb.view(b.cb.ctx, measured(id, since, 0, 700));
     for (int i = 2; i >= 0; i--) {
         pod(&b, i, "r2", true);
         gate(&b, "r2");
     }
     bed_get(&b, KO_KAASCLUSTER, "demo");
     KT_EQ(kc_json_int(b.doc, "status.lastRollout.gapMillis.max", -1), 700); /* as it goes */
-    b.cb.view(b.cb.ctx, measured(id, 4, 90)); /* less than was written: the largest stays */
+    b.cb.view(b.cb.ctx, measured(id, since, 4, 90)); /* less than was written: the largest stays */
     observe_as(&b, "r2", "r2", 3);
     bed_settle(&b);
     bed_get(&b, KO_KAASCLUSTER, "demo");
     KT_STR(bed_cond(&b, "Progressing"), "True"); /* partitions are not back at home yet */
     KT_TRUE(kc_json_at(b.doc, "status.lastRollout.finishedAt") == NULL);
     KT_EQ(op_played.rollout, id);
-    b.cb.view(b.cb.ctx, measured(id, 0, 90));
+    b.cb.view(b.cb.ctx, measured(id, since, 0, 90));
     bed_settle(&b);
     bed_get(&b, KO_KAASCLUSTER, "demo");
     KT_STR(bed_cond(&b, "Progressing"), "False");
@@ -241,7 +255,7 @@ static void a_report_taken_over_says_since_when_it_measures(void)
     KT_TRUE(op_played.rollout != 0);
     bed_get(&b, KO_KAASCLUSTER, "demo");
     KT_EQ(kc_json_int(b.doc, "status.lastRollout.gapMillis.p99", -1), 2); /* until there is more */
-    b.cb.view(b.cb.ctx, measured(op_played.rollout, 0, 100));
+    b.cb.view(b.cb.ctx, measured(op_played.rollout, kc_wall_ms(), 0, 100));
     bed_settle(&b);
     bed_get(&b, KO_KAASCLUSTER, "demo");
     const json_t *ro = kc_json_at(b.doc, "status.lastRollout");

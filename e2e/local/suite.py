@@ -310,6 +310,12 @@ def broker_configs_follow_the_kaascluster(c):
     check(c.pids() == pids, "a change that needs no restart restarted a broker", pids, c.pids())
 
 
+def events(c, reason):
+    """The messages of the Events with this reason."""
+    every = [json.loads(f.read_text()) for f in (c.dir / "objects" / "events" / "default").glob("*.json")]
+    return [e["message"] for e in every if e["reason"] == reason for _ in range(e.get("count", 1))]
+
+
 @scenario
 def a_rollout_leaves_a_report(c):
     c.create_topic("rolled", 12)
@@ -327,10 +333,33 @@ def a_rollout_leaves_a_report(c):
     check(0 <= gap["p50"] <= gap["p99"] <= gap["max"], report)
     progressing = [x for x in c.status()["conditions"] if x["type"] == "Progressing"]
     check(progressing[0]["status"] == "False", "every partition is back when it says so", progressing)
-    events = [json.loads(f.read_text()) for f in (c.dir / "objects" / "events" / "default").glob("*.json")]
-    said = [e["reason"] for e in events if e["reason"].startswith("Rollout") and report["revision"] in e["message"]]
-    check(said.count("RolloutStarted") == said.count("RolloutFinished") == 1, said)
+    for reason in ("RolloutStarted", "RolloutFinished"):
+        check(len([m for m in events(c, reason) if report["revision"] in m]) == 1, reason, "once:", events(c, reason))
     return f"{report['durationSeconds']} s, {report['partitionsMoved']} partitions, without a leader p50 {gap['p50']}, p99 {gap['p99']}, max {gap['max']} ms"
+
+
+@scenario
+def a_broken_image_halts_the_rollout_and_a_corrected_one_goes_on(c):
+    def condition(kind):
+        return next((x for x in c.status().get("conditions", []) if x["type"] == kind), {})
+    pids = c.pids()
+    c.extra["image"] = "/bin/false"
+    c.write_spec()
+    eventually(lambda: condition("Progressing").get("reason") == "RolloutHalted", 120, 0.2, what="a rollout that halts")
+    status = c.status()
+    halted = status["lastRollout"]["halted"]
+    check(halted["pod"] == "demo-2" and halted["reason"] == "CrashLoopBackOff" and "exit code 1" in halted["message"], halted)
+    check(condition("Progressing")["status"] == "True" and "demo-2" in condition("Progressing")["message"], condition("Progressing"))
+    check(condition("Degraded")["status"] == "True", condition("Degraded"))
+    check(status["serving"] == 2 and c.pids()[:2] == pids[:2], "the other two were not touched", status, c.pids())
+    del c.extra["image"]
+    c.write_spec()
+    eventually(lambda: condition("Progressing").get("status") == "False", 120, 0.2, what="the corrected rollout's end")
+    report = c.status()["lastRollout"]
+    check("halted" not in report and "finishedAt" in report and report["maxBrokersOut"] == 1, report)
+    check(condition("Degraded")["status"] == "False" and c.status()["serving"] == 3, c.status()["conditions"])
+    check(c.pids()[:2] == pids[:2], "the corrected one is what they run already")
+    check(events(c, "RolloutHalted") == [halted["message"]], "said once:", events(c, "RolloutHalted"))
 
 
 @scenario

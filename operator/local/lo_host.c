@@ -36,7 +36,7 @@ struct pod {
     char uid[40], created[32], revision[11];
     char program[PATH_MAX]; /* that its image names; "" = the host's kaas-broker */
     char since[32]; /* of the last change of readiness */
-    int32_t restarts;
+    int32_t restarts, exit_code;
     int64_t ready_since_ms, started_ms, next_start_ms, kill_ms, backoff_ms;
     struct lo_child *child;
     struct lo_probe *probe;
@@ -68,7 +68,8 @@ static struct lo_pod_state state_of(const struct pod *p)
                                  .running = p->child != NULL,
                                  .ready = p->ready,
                                  .terminating = p->terminating,
-                                 .restarts = p->restarts};
+                                 .restarts = p->restarts,
+                                 .exit_code = p->exit_code};
 }
 
 static void write_status(struct pod *p)
@@ -147,6 +148,7 @@ static void on_exited(void *ctx, struct lo_child *child, int status)
             : KC_MIN(KC_MAX(2 * p->backoff_ms, (int64_t)BACKOFF_MIN_MS), (int64_t)BACKOFF_MAX_MS);
     p->next_start_ms = now + p->backoff_ms;
     p->restarts++;
+    p->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (p->terminating && !h->draining) {
         delete_pod(p);
     } else {

@@ -53,14 +53,28 @@ const char *lo_pod_program(const json_t *pod)
     return image[0] == '/' ? image : "";
 }
 
+/* As the kubelet words it: between two runs of a container it waits in CrashLoopBackOff. */
+static json_t *container_state(const struct lo_pod_state *p)
+{
+    if (p->running) {
+        return json_pack("{s:{}}", "running");
+    }
+    return json_pack("{s:{s:s}}", "waiting", "reason",
+                     p->restarts > 0 ? "CrashLoopBackOff" : "ContainerCreating");
+}
+
 json_t *lo_pod_status_doc(const char *ns, const char *name, const struct lo_pod_state *p,
                           const char *since)
 {
     json_t *doc = ko_doc_new(KO_POD, ns, name);
     json_t *ready = json_pack("{s:s, s:s, s:s}", "type", "Ready", "status",
                               p->ready ? "True" : "False", "lastTransitionTime", since);
-    json_t *container = json_pack("{s:s, s:b, s:i}", "name", "broker", "ready", (int)p->ready,
-                                  "restartCount", (int)p->restarts);
+    json_t *container = json_pack("{s:s, s:b, s:i, s:o}", "name", "broker", "ready", (int)p->ready,
+                                  "restartCount", (int)p->restarts, "state", container_state(p));
+    if (p->restarts > 0) {
+        json_object_set_new(container, "lastState",
+                            json_pack("{s:{s:i}}", "terminated", "exitCode", (int)p->exit_code));
+    }
     json_object_set_new(doc, "status",
                         json_pack("{s:s, s:s, s:[o], s:[o]}", "phase",
                                   p->running ? "Running" : "Pending", "podIP", "127.0.0.1",

@@ -13,6 +13,7 @@ struct lo_pod_state {
     const char *uid, *created; /* of the Pod object */
     bool running, ready, terminating;
     int32_t restarts;
+    int32_t exit_code; /* of its last end, 128 + signal where one ended it */
 };
 
 /* The Pod of an ordinal, from the StatefulSet's template; revision is its hash. */

@@ -88,6 +88,8 @@ struct ko_rc {
     struct ko_halt halt;
     struct ko_rollout_told rollout;
     int64_t down_since_ms[KP_BROKERS_MAX]; /* monotonic; 0 = serves, or nobody looked yet */
+    uint64_t
+        down_pod[KP_BROKERS_MAX]; /* whose: hash of its uid; of another pod the time starts anew */
     int64_t looked_ms; /* at them, monotonic */
 };
 

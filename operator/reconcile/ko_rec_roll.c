@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/kc_clock.h"
+#include "base/kc_hash.h"
 #include "base/kc_json.h"
 #include "policy/kp_roll.h"
 #include "reconcile/ko_rec.h"
@@ -24,7 +25,12 @@ static const struct kp_row *row_of(const struct ko_view *v, int32_t id)
 static int64_t down_ms(struct ko_rc *c, int32_t id, const struct ko_pod *p, int64_t now_wall_ms)
 {
     int64_t now = kc_mono_ms();
-    c->down_since_ms[id] = c->down_since_ms[id] ? c->down_since_ms[id] : now;
+    const char *uid = p ? p->uid : ""; /* a missing one is another, too */
+    uint64_t pod = kc_hash64(uid, strlen(uid));
+    if (!c->down_since_ms[id] || c->down_pod[id] != pod) {
+        c->down_since_ms[id] = now;
+        c->down_pod[id] = pod;
+    }
     int64_t told = p && !p->ready && p->ready_since_ms ? now_wall_ms - p->ready_since_ms : 0;
     return KC_MAX(now - c->down_since_ms[id], told);
 }

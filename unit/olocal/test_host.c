@@ -147,6 +147,8 @@ static void a_crash_restarts_the_process_in_the_same_pod(void)
     ol_get(&b.t, KO_POD, "demo-1");
     KT_STR(ko_uid(b.t.doc), uid);
     KT_EQ(kc_json_int(b.t.doc, "status.containerStatuses.0.restartCount", 0), 1);
+    KT_EQ(kc_json_int(b.t.doc, "status.containerStatuses.0.lastState.terminated.exitCode", 0),
+          128 + SIGKILL);
     KT_TRUE(pid_of(&b, 1) != pid);
     stop(&b);
 }

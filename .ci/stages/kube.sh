@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # kube: a real Kubernetes of KC_NODES nodes (3), kaas installed by Helm, scenarios inside; then everything ends.
-# kube.sh [NAME...]: only the scenarios whose name contains one of the words.
+# kube.sh [NAME...]: only the scenarios whose name contains one of the words; kube.sh faults [NAME...]: those of faults.py.
+# KAAS_SOAK=1: everything in full, the faults KAAS_ROUNDS times in a row (3).
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
 "$ROOT/.ci/deps.sh" build clients kube
-build release kaas-broker kaas-operator >&2
+build release kaas-broker kaas-operator kaas-history >&2
 work=$(mktemp -d "${TMPDIR:-/tmp}/kaas-kube-XXXX")
 export KC_RUN=$work/run KC_NODES=${KC_NODES:-3}
 trap '"$ROOT/e2e/kube/dev-kube.sh" down >&2 || true; rm -rf "$work"' EXIT
@@ -18,6 +19,11 @@ suite() {
 
 PYTHONPATH=$ROOT/e2e step "client programs" python3 -B -m kaaslib.clients
 "$ROOT/e2e/kube/dev-kube.sh" up "$KC_NODES" >&2
-[ $# -gt 0 ] || suite api_suite.py
-suite suite.py "$@"
+if [ "${1-}" = faults ]; then
+  suite faults.py "${@:2}"
+else
+  [ $# -gt 0 ] || suite api_suite.py
+  suite suite.py "$@"
+  [ -z "${KAAS_SOAK-}" ] || [ $# -gt 0 ] || KAAS_ROUNDS=${KAAS_ROUNDS:-3} suite faults.py
+fi
 finish

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 
 from . import clients
@@ -25,17 +26,18 @@ class Clients:
         self.spec = ",".join(f"{name}:{n}" for name, n in topics.items())
         self.running, self.files, self.number = [], [], 0
 
-    def _start(self, name, verb, bootstrap, *args):
+    def _start(self, name, verb, bootstrap, *args, wrap=()):
         self.number += 1
         file = self.folder / f"{self.number:03d}-{name}-{verb}"
         errors = open(f"{file}.err", "wb")
-        proc = subprocess.Popen([*self.wrap, *clients.history_command(name), verb, str(file), str(self.number), bootstrap, self.spec,
+        proc = subprocess.Popen([*self.wrap, *wrap, *clients.history_command(name), verb, str(file), str(self.number), bootstrap, self.spec,
                                  *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self.files.append(file)
         return f"{self.number} {name} {verb}", proc
 
-    def produce(self, name, bootstrap, rate, mode):
-        self.running.append(self._start(name, "produce", bootstrap, rate, mode))
+    def produce(self, name, bootstrap, rate, mode, wrap=()):
+        """wrap: a command before this one's only."""
+        self.running.append(self._start(name, "produce", bootstrap, rate, mode, wrap=wrap))
 
     def consume(self, name, bootstrap):
         self.running.append(self._start(name, "consume", bootstrap))
@@ -59,6 +61,10 @@ class Clients:
         if proc.returncode:
             raise RuntimeError(f"client {what}: exit {proc.returncode}")
         return json.loads(out.strip().splitlines()[-1])
+
+    def waiting(self):
+        """The clients that have not yet seen a record acknowledged, or read one: they write that down at once."""
+        return [f.name for f in self.files if not f.exists() or not re.search(rb"^[ap] ", f.read_bytes()[:1 << 20], re.M)]
 
     def ended(self):
         """What has ended before its time."""
@@ -103,6 +109,20 @@ def check(files, compacted=(), deleting=(), partial=False, build="release", rais
     if raising and (r.returncode or report["violations"]):
         raise Violations(f"{report['violations']}, first: {report['first'][:6]}")
     return report
+
+
+def gaps_ms(files, since_us, until_us, partitions):
+    """For each partition of the only topic the longest time in ms between two acknowledgements, whoever was acknowledged; ascending.
+    One that was not acknowledged at all has the whole time."""
+    times = {p: [since_us, until_us] for p in range(partitions)}
+    for file in files:
+        for line in pathlib.Path(file).read_text(encoding="ascii").splitlines():
+            if line.startswith("a "):
+                _, t, _, partition, _ = line.split()
+                if since_us <= int(t) <= until_us:
+                    times[int(partition)].append(int(t))
+    longest = (max(b - a for a, b in zip(ordered, ordered[1:])) for ordered in map(sorted, times.values()))
+    return sorted(gap / 1000 for gap in longest)
 
 
 def summary(report):

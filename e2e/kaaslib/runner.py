@@ -46,12 +46,13 @@ def hold(probe, seconds, every_s=0.1, what="condition"):
         time.sleep(every_s)
 
 
-def run(context, names=(), on_failure=None):
-    """Runs the registered scenarios whose name contains one of names (all if none given)."""
+def run(context, names=(), on_failure=None, rounds=1):
+    """Runs the registered scenarios whose name contains one of names (all if none given), that many times in a row."""
     passed = failed = 0
-    for fn in SCENARIOS:
-        if names and not any(n in fn.__name__ for n in names):
-            continue
+    chosen = [fn for fn in SCENARIOS if not names or any(n in fn.__name__ for n in names)]
+    for i, fn in enumerate(chosen * rounds):
+        if rounds > 1 and i % len(chosen) == 0:
+            print(f"     round {i // len(chosen) + 1} of {rounds}", flush=True)
         t0 = time.monotonic()
         try:
             note = fn(context)

@@ -60,6 +60,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
     conf_dir = "/run/kc/cni"
 T
 start containerd containerd --config /run/kc/containerd.toml
+# Faults follow one another here: a container that ended is started again after a second, not after pauses that double.
 cat > /run/kc/kubelet.yaml <<Y
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -83,6 +84,7 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 200Mi, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%}
 nodeStatusUpdateFrequency: 4s
 nodeLeaseDurationSeconds: 12
+crashLoopBackOff: {maxContainerRestartPeriod: 1s}
 Y
 cat > /run/kc/proxy.yaml <<Y
 apiVersion: kubeproxy.config.k8s.io/v1alpha1

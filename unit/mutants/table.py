@@ -32,7 +32,7 @@ def scenarios():
     found = set()
     for path in ROOT.glob("e2e/*/*.py"):
         suite = f"{path.parent.name}/{path.stem}"
-        found |= {f"{suite} {name}" for name in re.findall(r"^@scenario\ndef (\w+)\(", path.read_text(), re.M)}
+        found |= {f"{suite} {name}" for name in re.findall(r"^@(?:scenario|fault\(.*\))\ndef (\w+)\(", path.read_text(), re.M)}
     return found
 
 

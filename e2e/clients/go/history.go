@@ -19,9 +19,10 @@ const outstandingMax = 2000
 
 // historyFile is one process's history (../../history/README.md).
 type historyFile struct {
-	mu sync.Mutex
-	w  *bufio.Writer
-	f  *os.File
+	mu    sync.Mutex
+	w     *bufio.Writer
+	f     *os.File
+	begun bool
 }
 
 func openHistory(path string, number int64, name string) (*historyFile, error) {
@@ -38,6 +39,9 @@ func (h *historyFile) line(format string, a ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fmt.Fprintf(h.w, format, a...)
+	if !h.begun && (strings.HasPrefix(format, "a ") || strings.HasPrefix(format, "p ")) {
+		h.begun = h.w.Flush() == nil // whoever waits for this client to work sees it
+	}
 }
 
 func (h *historyFile) close() error {

@@ -35,6 +35,7 @@ public final class History {
     /** One process's history. */
     private static final class Lines implements AutoCloseable {
         private final BufferedWriter out;
+        private boolean begun;
 
         Lines(String path, long number, String name) throws IOException {
             out = Files.newBufferedWriter(Path.of(path), StandardCharsets.US_ASCII);
@@ -45,6 +46,10 @@ public final class History {
             try {
                 out.write(text);
                 out.write('\n');
+                if (!begun && (text.startsWith("a ") || text.startsWith("p "))) {
+                    out.flush(); // whoever waits for this client to work sees it
+                    begun = true;
+                }
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }

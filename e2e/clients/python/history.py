@@ -19,13 +19,16 @@ def now():
 
 class File:
     def __init__(self, path, number, name):
-        self.file, self.lock = open(path, "w", encoding="ascii", buffering=1 << 16), threading.Lock()
+        self.file, self.lock, self.begun = open(path, "w", encoding="ascii", buffering=1 << 16), threading.Lock(), False
         self.line("P", number, name)
 
     def line(self, *fields):
         text = " ".join(map(str, fields)) + "\n"
         with self.lock:
             self.file.write(text)
+            if not self.begun and fields[0] in ("a", "p"):  # whoever waits for this client to work sees it
+                self.file.flush()
+                self.begun = True
 
     def flush(self):
         """Whatever happens to this process next, what was written so far is there."""

@@ -1,0 +1,143 @@
+"""A fault under recorded load: clients of three libraries work before, during and after it, the truth is watched all along, and what
+must hold of every fault is checked at the end."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import time
+
+from . import clients, history, stream, truth
+from .runner import check, eventually, scenario
+
+PARTITIONS = 12
+RATE = 100  # records a second of each producer
+PRODUCERS = [("java-4.4", "idempotent"), ("confluent-kafka", "plain"), ("franz-go", "idempotent")]
+LIBRARIES = sorted({name for name, _ in PRODUCERS})
+AGREE_S = 1.0  # all brokers agree within a second of a change
+SAMPLE_S = 0.5  # what sampling adds at most: a period of every sampler, on a machine of two busy cores
+LAG_S = 2.0  # status is never wrong for longer
+SILENT_S = 3.0  # spec.heartbeat.timeout: of a broker that falls silent nobody knows for so long
+
+
+@dataclasses.dataclass
+class Bounds:
+    """What may differ between faults; the defaults are those of a fault that is noticed at once."""
+
+    lag_s: float = LAG_S
+    agree_s: float = AGREE_S
+    out: int | None = None  # brokers not ready at once
+    group_errors: bool = True  # a group consumer may be told of a failed commit
+    replicas: int = 3
+    brokers: int = 3  # the most there will be
+
+
+class Load:
+    """The recording clients on a topic of their own."""
+
+    def __init__(self, c, name, folder):
+        self.c, self.topic, self.folder = c, f"faults-{name}"[:200], pathlib.Path(folder) / name
+        shutil.rmtree(self.folder, ignore_errors=True)
+        c.create_topic(self.topic, PARTITIONS)
+        self.clients = history.Clients(self.folder, {self.topic: PARTITIONS})
+        for library, mode in PRODUCERS:
+            self.clients.produce(library, c.bootstrap, RATE, mode)
+        self.clients.consume("franz-go", c.bootstrap)
+        self.clients.group("java-4.4", c.bootstrap, self.topic)
+
+    def wait_for_work(self):
+        """Until every client has moved a record."""
+        eventually(lambda: not self.clients.waiting(), 90, what=f"work of {self.clients.waiting()}")
+
+    def finish(self):
+        """Ends the clients, reads all of the topic once more, and has the history checked; (counts, the checker's report)."""
+        check(not self.clients.ended(), "a client ended:", self.clients.ended(), self.clients.errors())
+        counts = self.clients.stop(producers_only=True)
+        counts.update(self.clients.stop())
+        self.clients.final_read(self.c.bootstrap)
+        return counts, history.check(self.clients.files)
+
+    def commit_errors(self):
+        """What the group consumer was told when it committed."""
+        return [line for f in self.folder.glob("*-group.err") for line in f.read_text(errors="replace").splitlines()
+                if line.startswith(("commit:", "committed:"))]
+
+    def forget(self):
+        with self.c.conn(0) as conn:
+            conn.delete_topics([self.topic])
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def judge(t, load, counts, bounds, since, until):
+    """What must hold of every fault; returns the figures as text."""
+    stuck = {what: n for what, n in counts.items() if n.get("unknown") or n.get("fatal") or n.get("hung")}
+    check(not stuck, "failed sends or clients that gave up:", stuck)
+    lag, at, who = t.lag(since, until)
+    others, at_object, object_who = t.object_lag(since, until)
+    apart, apart_at = t.disagreement(since, until)
+    out = t.out(since, until, bounds.replicas)
+    errors = load.commit_errors()
+    found = []
+    if lag > bounds.lag_s + SAMPLE_S:
+        found.append(f"status was wrong about broker {who} for {lag:.2f} s from {at - since:.2f} s on")
+    if others > LAG_S + SAMPLE_S:
+        found.append(f"KaasBroker {object_who} differed from the KaasCluster for {others:.2f} s from {at_object - since:.2f} s on")
+    if apart > bounds.agree_s + SAMPLE_S:
+        found.append(f"brokers disagreed for {apart:.2f} s from {apart_at - since:.2f} s on")
+    if bounds.out is not None and out > bounds.out:
+        found.append(f"{out} brokers out at once")
+    if errors and not bounds.group_errors:
+        found.append(f"{len(errors)} group errors, first {errors[0]}")
+    text = f"status lag {lag:.2f} s, KaasBrokers {others:.2f} s, brokers apart {apart:.2f} s, {out} out at once, {len(errors)} group errors"
+    check(not found, "; ".join(found), f"({text})")
+    return text
+
+
+def under_load(c, name, fault, bounds):
+    """Runs fault(truth) while clients work; what it returns, or what that returns when the clients have ended, heads the figures.
+    The cluster serves as before when it ends."""
+    load = Load(c, name, c.folder)
+    t = truth.Truth(c, bounds.brokers)
+    t.load = load
+    try:
+        with t:
+            load.wait_for_work()
+            eventually(lambda: t.line.now(("serving",)) == bounds.replicas and all(t.line.now(("view", n)) for n in range(bounds.replicas)),
+                       60, what="a healthy start")
+            since, since_us = time.monotonic(), time.time_ns() // 1000
+            note = fault(t)
+            c.settle(bounds.replicas)
+            eventually(lambda: truth.same_answers(t.brokers, t.line.last), 30, what="one answer of all brokers")
+            until, until_us = time.monotonic(), time.time_ns() // 1000
+        counts, report = load.finish()
+        gaps = history.gaps_ms(load.clients.files, since_us, until_us, PARTITIONS)
+        note = note() if callable(note) else note
+        figures = judge(t, load, counts, bounds, since, until)
+    except BaseException:
+        print("\n".join(t.told(locals().get("since", 0))[-60:]), flush=True)
+        raise
+    finally:
+        load.clients.kill()
+    load.forget()
+    middle, most = stream.percentile(gaps, 50), stream.percentile(gaps, 99)
+    return (f"{note + '; ' if note else ''}{report['acked']} acked; ack gap of a partition p50 {middle:.0f} p99 {most:.0f} max {gaps[-1]:.0f} ms; "
+            f"{figures}")
+
+
+def fault(nodes=1, soak=False, **bounds):
+    """Registers fn(cluster, truth) as a scenario under recorded load; nodes: how many it needs; soak: in the long form only."""
+    def register(fn):
+        def run(c):
+            if c.nodes < nodes:
+                return f"left out: needs {nodes} nodes (KC_NODES={nodes})"
+            if soak and not os.environ.get("KAAS_SOAK"):
+                return "left out: runs with KAAS_SOAK=1"
+            return under_load(c, fn.__name__.replace("_", "-"), lambda t: fn(c, t), Bounds(**bounds))
+        run.__name__ = fn.__name__
+        return scenario(run)
+    return register
+
+
+def prepare():
+    """Builds the clients; to be done before a cluster's network namespaces are entered."""
+    clients.prepare(LIBRARIES)

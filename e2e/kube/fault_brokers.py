@@ -1,0 +1,155 @@
+"""Faults of brokers: killed, deleted, evicted, terminated, frozen, wedged, stalled, restarted again and again."""
+
+import json
+import os
+import pathlib
+import signal
+import time
+
+from kaaslib import kube
+from kaaslib.kube import kubectl
+from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.runner import check, eventually, hold
+from kaaslib.threads import Held
+
+SOAK = bool(os.environ.get("KAAS_SOAK"))
+FREEZE_S = 60 if SOAK else 15
+WEDGE_S = 120 if SOAK else 15
+RESTARTS = 20 if SOAK else 5
+
+
+@fault(out=1)
+def a_broker_is_killed(c, t):
+    t0 = time.monotonic()
+    c.kill(2)
+    after = t.wait_row(2, t0, "Fenced")
+    t.came_back(2, t0)
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "R12: rows changed", t.ids(t0, time.monotonic()))
+    return f"fenced after {after:.2f} s"
+
+
+@fault(out=1)
+def a_pod_is_deleted(c, t):
+    t0 = time.monotonic()
+    kubectl("delete", "pod", "demo-1", "--wait=true", timeout_s=90)
+    after = t.wait_row(1, t0, "Draining")
+    t.came_back(1, t0)
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "W1: rows changed", t.ids(t0, time.monotonic()))
+    return f"Draining after {after:.2f} s"
+
+
+def evict(pod):
+    """Asks for an eviction (policy/v1), as kubectl drain does."""
+    doc = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": kube.NAMESPACE}}
+    return kubectl("create", "--raw", f"/api/v1/namespaces/{kube.NAMESPACE}/pods/{pod}/eviction", "-f", "-", stdin=json.dumps(doc), ok=False)
+
+
+@fault(out=1)
+def a_pod_is_evicted_and_no_second_one(c, t):
+    t0 = time.monotonic()
+    r = evict("demo-1")
+    check(r.returncode == 0, r.stderr)
+    t.wait_row(1, t0, "Draining")
+    r = evict("demo-0")
+    check(r.returncode and "disruption budget" in r.stderr, "the budget lets a second one go:", r.stdout, r.stderr)
+    t.came_back(1, t0)
+
+
+@fault(out=1)
+def one_broker_is_terminated(c, t):
+    t0 = time.monotonic()
+    c.kill(0, signal.SIGTERM)
+    after = t.wait_row(0, t0, "Draining")
+    t.came_back(0, t0)
+    return f"Draining after {after:.2f} s"
+
+
+@fault(out=2)
+def two_brokers_are_terminated(c, t):
+    t0 = time.monotonic()
+    for n in (0, 2):
+        c.kill(n, signal.SIGTERM)
+    for n in (0, 2):
+        t.came_back(n, t0)
+
+
+@fault()
+def all_brokers_are_terminated(c, t):
+    t0 = time.monotonic()
+    for n in range(3):
+        c.kill(n, signal.SIGTERM)
+    for n in range(3):
+        t.came_back(n, t0)
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
+
+
+@fault(lag_s=SILENT_S + LAG_S)
+def all_pods_start_cold(c, t):
+    t0 = time.monotonic()
+    kubectl("delete", "pod", "demo-0", "demo-1", "demo-2", "--grace-period=0", "--force", timeout_s=90)
+    for n in range(3):
+        t.came_back(n, t0)
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
+
+
+@fault(lag_s=SILENT_S + LAG_S)
+def a_broker_is_frozen(c, t):
+    t0, pid = time.monotonic(), c.pid(1)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        after = t.wait_row(1, t0, "Fenced")
+        hold(lambda: t.line.now(("row", 1))[:2] == ("Fenced", "Dead") or t.replaced(1, pid), t0 + FREEZE_S - time.monotonic(), 0.2,
+             "frozen is Dead and Fenced")
+    finally:
+        if pathlib.Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGCONT)
+    t.came_back(1, t0)
+    check(after <= 6, "W4: fenced after", after)
+    return f"frozen {FREEZE_S} s, fenced after {after:.2f} s"
+
+
+@fault(out=1)
+def the_data_loops_of_a_broker_are_wedged(c, t):
+    t0, pid = time.monotonic(), c.pid(1)
+    held = Held(pid, "stop", "data-")
+    try:
+        unready = t.wait(("ready", 1), lambda ready: not ready, t0, 10)
+        after = t.wait_row(1, t0, "Fenced", "wedged")
+        check("main alive: no" in t.line.now(("readyz", 1)), t.line.now(("readyz", 1)))
+        hold(lambda: t.line.now(("row", 1))[0] == "Fenced" or t.replaced(1, pid), t0 + WEDGE_S - time.monotonic(), 0.2,
+             "a wedged broker is fenced")
+    finally:
+        held.release()
+    t.came_back(1, t0)
+    check(unready <= 6 and after <= 8, "R40, R50: 503 after", unready, "fenced after", after)
+    return f"{held.n} loops for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s"
+
+
+@fault(out=1)
+def the_storage_of_one_broker_stalls(c, t):
+    t0 = time.monotonic()
+    held = Held(c.pid(2), "stall", "ks-sync", "ks-commit")
+    try:
+        unready = t.wait(("ready", 2), lambda ready: not ready, t0, 10)
+        after = t.wait_row(2, t0, "Fenced", "stalled")
+        check("storage: stalled" in t.line.now(("readyz", 2)), t.line.now(("readyz", 2)))
+        check(c.condition("StorageReady")[:2] == ("False", "StorageStalled"), c.condition("StorageReady"))
+        hold(lambda: t.line.now(("row", 2))[0] == "Fenced", t0 + WEDGE_S - time.monotonic(), 0.2, "a stalled broker is fenced")
+    finally:
+        held.release()
+    t.came_back(2, t0)
+    check(unready <= 7 and after <= 8, "503 after", unready, "fenced after", after)
+    return f"a file operation hangs for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s"
+
+
+@fault(out=1)
+def a_broker_restarts_again_and_again(c, t):
+    t0, longest = time.monotonic(), 0.0
+    for _ in range(RESTARTS):
+        old, t1 = c.pid(2), time.monotonic()
+        c.kill(2)
+        eventually(lambda: c.pid(2) != old, 30, 0.02, "its next process")
+        longest = max(longest, time.monotonic() - t1)
+    t.came_back(2, t0)
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
+    return f"{RESTARTS} lives, each replaced within {longest:.2f} s"

@@ -1,0 +1,157 @@
+"""Faults of the control plane: operators and the API server away, watches cut, EndpointSlices made by somebody else."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import urllib.request
+
+from kaaslib import kube
+from kaaslib.kube import get, kubectl
+from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.runner import check, eventually, hold
+
+AWAY_S = 60 if os.environ.get("KAAS_SOAK") else 15
+ETCD = "http://127.0.0.1:2379"
+SLICE = "by-hand"
+
+
+@fault(out=0, group_errors=False)
+def both_operators_are_down(c, t):
+    replicas = get("deployment", "kaas-operator", kube.SYSTEM)["spec"]["replicas"]
+    t0, leaders = time.monotonic(), c.leaders(t.load.topic)
+    kubectl("scale", "deployment", "kaas-operator", "-n", kube.SYSTEM, "--replicas=0")
+    try:
+        eventually(lambda: not kube.operators(), 60, what="no operator runs")
+        t1 = time.monotonic()
+        hold(lambda: c.leaders(t.load.topic) == leaders, AWAY_S, 0.5, "nothing moves")
+    finally:
+        kubectl("scale", "deployment", "kaas-operator", "-n", kube.SYSTEM, f"--replicas={replicas}")
+    eventually(lambda: kube.lease_holder().rsplit("_", 1)[0] in kube.operators(), 60, what="an operator again")
+    back = time.monotonic()
+    hold(lambda: c.leaders(t.load.topic) == leaders, 5, 0.5, "nothing moves when they are back")
+    c.create_topic("after-operators", 1)
+    t.without(t0, back)
+    return f"{back - t1:.0f} s without an operator"
+
+
+@contextlib.contextmanager
+def stopped(*pids):
+    """These processes stand still inside the block."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def api_answers():
+    return kubectl("get", "--raw", "/readyz", ok=False, timeout_s=10).returncode == 0
+
+
+@fault(out=0, group_errors=False, lag_s=SILENT_S + LAG_S)
+def the_api_server_is_stopped(c, t):
+    t0, leaders = time.monotonic(), c.leaders(t.load.topic)
+    with stopped(kube.apiserver_pid()):
+        hold(lambda: c.leaders(t.load.topic) == leaders, AWAY_S, 0.5, "nothing moves")
+    eventually(api_answers, 60, 0.5, "the API server again")
+    t.without(t0)
+    c.create_topic("after-the-api-server", 1)
+    return f"stopped for {AWAY_S} s"
+
+
+def etcd(path, body):
+    request = urllib.request.Request(f"{ETCD}/v3/kv/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as r:
+        return json.load(r)
+
+
+def compact():
+    """Forgets every version but the newest: whoever watches from an older one is told 410 Gone."""
+    revision = etcd("range", {"key": "AA=="})["header"]["revision"]
+    etcd("compaction", {"revision": revision, "physical": True})
+
+
+def restart_api_server():
+    """Ends the API server at once and starts it as it was: all connections are cut, its watch cache begins anew."""
+    pid = kube.apiserver_pid()
+    argv = pathlib.Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists() or kube.stat_of(pid)[1] == "Z", 10, what="its end")
+    compact()
+    with open(pathlib.Path(os.environ["KC_RUN"]) / "log/kube-apiserver.log", "ab") as log:
+        proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    pathlib.Path("/run/kc/kube-apiserver.pid").write_text(str(proc.pid))
+    eventually(api_answers, 60, 0.5, "the API server again")
+
+
+def slice_of(c, endpoints):
+    return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [],
+            "metadata": {"name": f"{c.name}-{SLICE}", "namespace": kube.NAMESPACE,
+                         "labels": {"kubernetes.io/service-name": f"{c.name}-brokers",
+                                    "endpointslice.kubernetes.io/managed-by": "by-hand.example.com"}},
+            "endpoints": endpoints}
+
+
+def endpoint(hostname, pod=None, ready=True):
+    """The address is the broker's own where there is one: the cluster's DNS believes every slice."""
+    own = kubectl("get", "pod", hostname, "-o", "jsonpath={.status.podIP}", "--ignore-not-found")
+    out = {"addresses": [own or "10.99.99.99"], "hostname": hostname, "conditions": {"ready": ready, "serving": ready}}
+    if pod:
+        out["targetRef"] = {"kind": "Pod", "namespace": kube.NAMESPACE, "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    return out
+
+
+def delete_slice(c):
+    kubectl("delete", "endpointslice", f"{c.name}-{SLICE}", "--ignore-not-found")
+
+
+@fault(out=1)
+def watches_are_cut_and_too_old(c, t):
+    """While the operators stand still a slice and a pod go; their watches then begin from a version that is forgotten."""
+    kubectl("apply", "-f", "-", stdin=json.dumps(slice_of(c, [endpoint("demo-1", get("pod", "demo-1"))])))
+    t0, old = time.monotonic(), c.pods()["demo-2"]
+    try:
+        with stopped(*kube.operators().values()):
+            delete_slice(c)
+            kubectl("delete", "pod", "demo-2", "--grace-period=1", "--wait=true", timeout_s=90)
+            eventually(lambda: c.pods().get("demo-2", old) != old, 30, what="the next pod")
+            restart_api_server()
+    finally:
+        delete_slice(c)
+    t.came_back(2, t0)
+    t.without(t0)
+    topic = f"after-gone-{int(time.time())}"
+    c.create_topic(topic, 1)
+    eventually(lambda: topic in kubectl("get", "kaastopics"), 20, what="the topic as an object")
+    kubectl("delete", "kaastopic", topic, "--timeout=30s")
+    eventually(lambda: c.metadata([topic])["topics"][topic]["error"] == 3, 30, what="its end as clients see it")
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed", t.ids(t0, time.monotonic()))
+
+
+@fault(out=0, group_errors=False)
+def a_second_slice_by_hand_admits_nobody(c, t):
+    pod, foreign = get("pod", "demo-1"), get("pods", namespace=kube.SYSTEM)["items"][0]
+    t0, leaders = time.monotonic(), c.leaders(t.load.topic)
+    cases = [("a foreign ordinal", [endpoint("demo-7"), endpoint("demo-8", pod), endpoint("other-0", foreign), endpoint("demo-x")]),
+             ("a foreign pod behind a known ordinal", [endpoint("demo-0", foreign), endpoint("demo-2")]),
+             ("a known pod twice, not ready", [endpoint("demo-1", pod, ready=False), endpoint("demo-1", pod)]),
+             ("nothing", [])]
+    try:
+        for what, endpoints in cases:
+            kubectl("apply", "-f", "-", stdin=json.dumps(slice_of(c, endpoints)))
+            hold(lambda: t.line.now(("ids",)) == (0, 1, 2) and t.line.now(("serving",)) == 3, 3, 0.1, what)
+        events = eventually(lambda: [e for e in get("events")["items"] if e["reason"] == "ForeignEndpoint" and SLICE in e["message"]],
+                            20, 0.5, "an Event about foreign endpoints")
+    finally:
+        delete_slice(c)
+    hold(lambda: t.line.now(("ids",)) == (0, 1, 2) and t.line.now(("serving",)) == 3, 3, 0.1, "its deletion takes nobody")
+    check(c.leaders(t.load.topic) == leaders, "partitions moved")
+    check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed", t.ids(t0, time.monotonic()))
+    return f"{len(events)} Events"

@@ -83,6 +83,8 @@ struct ko_rc {
     int64_t blocked_since_ms; /* running pods without heartbeat since; 0 = none */
     int64_t disagree_since_ms; /* heartbeat and slice differ about a broker since; 0 = they agree */
     int step; /* of the run under way, -1 = none */
+    int64_t acted_generation; /* of the newest spec that a whole run has acted on; 0 = none yet */
+    char template_hash[17]; /* of the pods as the spec wants them, "" = not yet known */
     uint64_t outcome; /* of the last run, as far as status shows it */
     char roll_reason[40], roll_text[400]; /* what a rollout waits for, "" = none runs */
     struct ko_halt halt;

@@ -206,6 +206,7 @@ static void next_step(struct ko_rec *r, const char *cluster, bool ok)
         }
     }
     c->error[0] = '\0';
+    c->acted_generation = c->doc && r->leader ? c->spec->generation : c->acted_generation;
     finish(r, c, true);
 }
 
@@ -224,6 +225,8 @@ static void removed(struct ko_rec *r, struct ko_rc *c)
     json_decref(c->status);
     c->status = NULL;
     c->rolling = false;
+    c->acted_generation = 0;
+    c->template_hash[0] = '\0';
     c->halt.on = false;
     c->rollout = (struct ko_rollout_told){.measured = 0};
     if (!c->doc) {
@@ -249,6 +252,7 @@ void ko_rec_cluster_run(struct ko_rec *r, const char *queue_key)
     if (ko_cluster_parse(c->doc, &spec, &errs)) {
         /* The last valid spec goes on; a retry would find the same. */
         ko_field_errors_join(&errs, c->invalid, sizeof(c->invalid));
+        c->acted_generation = ko_generation(c->doc); /* that it is refused is the answer to it */
         uint64_t h = kc_hash64(c->invalid, strlen(c->invalid));
         if (c->outcome != h) {
             c->outcome = h;

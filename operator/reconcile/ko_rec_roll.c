@@ -156,8 +156,9 @@ json_t *ko_rec_statefulset(struct ko_rec *r, struct ko_rc *c)
     json_t *doc = ko_build_statefulset(c->spec, &r->o.build, 0);
     int64_t standing = kc_json_int(c->sts, "spec.updateStrategy.rollingUpdate.partition", 0);
     int32_t partition = 0;
-    if (c->sts && strcmp(ko_annotation(c->sts, KO_TEMPLATE_HASH),
-                         ko_annotation(doc, KO_TEMPLATE_HASH)) != 0) {
+    snprintf(c->template_hash, sizeof(c->template_hash), "%s",
+             ko_annotation(doc, KO_TEMPLATE_HASH));
+    if (c->sts && strcmp(ko_annotation(c->sts, KO_TEMPLATE_HASH), c->template_hash) != 0) {
         /* A newer template comes together with a closed gate, and restarts a rollout under way. */
         partition = c->spec->replicas;
         c->halt.on = false;

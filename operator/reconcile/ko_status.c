@@ -111,12 +111,15 @@ static void sum_row(struct sums *s, const struct ko_rc *c, const struct kp_row *
 }
 
 /* A rollout or scaling is under way until every broker is updated and, after that, available once, with
- * every partition at its home. A crash later is not progress (it is Degraded). */
+ * every partition at its home. A crash later is not progress (it is Degraded). A StatefulSet that has
+ * yet to be seen as it was written counts, too: nobody may be told of an end before the beginning. */
 static bool rolling(const struct ko_rc *c)
 {
     const json_t *s = c->sts;
     int64_t want = c->spec->replicas;
-    if (!s || kc_json_int(s, "spec.replicas", -1) != want ||
+    if (!s ||
+        (*c->template_hash && strcmp(ko_annotation(s, KO_TEMPLATE_HASH), c->template_hash) != 0) ||
+        kc_json_int(s, "spec.replicas", -1) != want ||
         kc_json_int(s, "status.observedGeneration", -1) < ko_generation(s) ||
         kc_json_int(s, "status.replicas", 0) != want ||
         kc_json_int(s, "status.updatedReplicas", 0) != want) {
@@ -315,14 +318,20 @@ static void keep_registry(json_t *st, const struct ko_rc *c)
     }
 }
 
+/* What kubectl wait compares with metadata.generation before it believes a condition. */
+static int64_t observed(const struct ko_rc *c)
+{
+    int64_t told = kc_json_int(c->status, "observedGeneration", 0);
+    return KC_MAX(c->acted_generation, told);
+}
+
 json_t *ko_status_build(struct ko_rec *r, struct ko_rc *c, int64_t now_mono_ms, int64_t now_wall_ms)
 {
     struct sums s = {0};
     char selector[300];
     json_t *st = json_object(), *conds = json_array();
-    struct ko_cond_list l = {conds, json_object_get(c->status, "conditions"),
-                             ko_generation(c->doc)};
-    json_object_set_new(st, "observedGeneration", json_integer(ko_generation(c->doc)));
+    struct ko_cond_list l = {conds, json_object_get(c->status, "conditions"), observed(c)};
+    json_object_set_new(st, "observedGeneration", json_integer(l.generation));
     if (!c->spec) { /* never had a valid spec: nothing to tell but why */
         ko_cond_add(&l, "Ready", "False", "InvalidSpec", c->invalid);
         ko_cond_add(&l, "Degraded", "True", "InvalidSpec", c->invalid);

@@ -1,4 +1,5 @@
 /* The rollout's gate: one broker at a time, and only when all others serve (R57, R60). */
+#include <string.h>
 #include <time.h>
 
 #include "base/kc_clock.h"
@@ -397,8 +398,72 @@ static void a_newer_template_restarts_the_gate(void)
     bed_stop(&b);
 }
 
-KT_MAIN("operator/roll", KT(R57_the_gate_closes_with_a_new_template_and_opens_one_by_one),
-        KT(it_waits_for_failback), KT(R60_an_outdated_broker_that_is_down_blocks_unless_forced),
+/* A store whose StatefulSet is not written: the answer is this code all the same. */
+static const struct ko_store_ops *real_ops;
+static int sts_code;
+
+static void apply_but_the_statefulset(struct ko_store *s, enum ko_kind k, json_t *doc,
+                                      const char *manager, ko_done done, void *ctx)
+{
+    struct ko_result res = {.code = sts_code, .reason = "", .message = "", .doc = doc};
+    if (k == KO_STATEFULSET) {
+        done(ctx, &res);
+    } else {
+        real_ops->apply(s, k, doc, manager, done, ctx);
+    }
+}
+
+/* A cluster at rest, whose next StatefulSet goes nowhere. */
+static void stand_without_writes(struct bed *b, int code)
+{
+    static struct ko_store_ops ops;
+    rest(b);
+    observe_as(b, "r1", "r1", 3);
+    bed_settle(b);
+    KT_STR(progressing(b), "RolloutComplete");
+    real_ops = b->store->ops;
+    ops = *real_ops;
+    ops.apply = apply_but_the_statefulset;
+    sts_code = code;
+    b->store->ops = &ops;
+    bed_merge(b, KO_KAASCLUSTER, "demo", "spec: {image: \"kaas:2\"}");
+}
+
+/* kubectl wait --for=condition=Progressing=False believes a condition of the newest generation. */
+static void a_rollout_that_has_yet_to_begin_is_not_complete(void)
+{
+    struct bed b;
+    stand_without_writes(&b, 200); /* written, and the watch has yet to say so */
+    bed_settle(&b);
+    bed_get(&b, KO_KAASCLUSTER, "demo");
+    KT_EQ(kc_json_int(b.doc, "status.observedGeneration", -1), ko_generation(b.doc));
+    KT_STR(bed_cond(&b, "Progressing"), "True");
+    b.store->ops = real_ops;
+    bed_stop(&b);
+}
+
+static void a_spec_that_was_not_acted_on_is_not_observed(void)
+{
+    struct bed b;
+    stand_without_writes(&b, 500);
+    do {
+        bed_get(&b, KO_KAASCLUSTER, "demo");
+    } while (strcmp(bed_cond(&b, "Degraded"), "True") != 0);
+    KT_TRUE(kc_json_int(b.doc, "status.observedGeneration", -1) < ko_generation(b.doc));
+    KT_TRUE(kc_json_int(b.doc, "status.conditions.0.observedGeneration", -1) <
+            ko_generation(b.doc));
+    b.store->ops = real_ops;
+    do {
+        bed_get(&b, KO_KAASCLUSTER, "demo");
+    } while (kc_json_int(b.doc, "status.observedGeneration", -1) < ko_generation(b.doc));
+    KT_STR(bed_cond(&b, "Progressing"), "True");
+    bed_stop(&b);
+}
+
+KT_MAIN("operator/roll", KT(a_rollout_that_has_yet_to_begin_is_not_complete),
+        KT(a_spec_that_was_not_acted_on_is_not_observed),
+        KT(R57_the_gate_closes_with_a_new_template_and_opens_one_by_one), KT(it_waits_for_failback),
+        KT(R60_an_outdated_broker_that_is_down_blocks_unless_forced),
         KT(a_setting_that_needs_no_restart_starts_no_rollout),
         KT(a_newer_template_restarts_the_gate), KT(a_rollout_leaves_a_report_and_says_so_once),
         KT(a_report_taken_over_says_since_when_it_measures),

@@ -36,7 +36,8 @@ class Load:
     """The recording clients on a topic of their own."""
 
     def __init__(self, c, name, folder):
-        self.c, self.topic, self.folder = c, f"faults-{name}"[:200], pathlib.Path(folder) / name
+        # a name that no run before this one used: what failed stays to be looked at
+        self.c, self.topic, self.folder = c, f"{name}-{int(time.time())}", pathlib.Path(folder) / name
         shutil.rmtree(self.folder, ignore_errors=True)
         c.create_topic(self.topic, PARTITIONS)
         self.clients = history.Clients(self.folder, {self.topic: PARTITIONS})

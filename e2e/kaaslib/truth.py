@@ -167,11 +167,12 @@ class Truth:
             conn.sock.close()
 
     def _processes(self):
-        """State and identity of every broker's process: (pid, letter) or None."""
+        """Every broker's process: (pid, "runs" or "stopped") or None."""
         while not self.stop.wait(2 * PERIOD_S):
             t0, found = time.monotonic(), kube.processes()
             for n in self.brokers:
-                self.line.put(t0, ("process", n), found.get(f"{self.c.name}-{n}"))
+                pid, letter = found.get(f"{self.c.name}-{n}", (None, ""))
+                self.line.put(t0, ("process", n), pid and (pid, "stopped" if letter in "Tt" else "runs"))
 
     def _cluster(self, t, kind, doc):
         if doc["metadata"]["name"] != self.c.name:

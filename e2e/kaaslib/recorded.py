@@ -75,7 +75,7 @@ def judge(t, load, counts, bounds, since, until):
     check(not stuck, "failed sends or clients that gave up:", stuck)
     lag, at, who = t.lag(since, until)
     others, at_object, object_who = t.object_lag(since, until)
-    apart, apart_at = t.disagreement(since, until)
+    apart, apart_at, about = t.disagreement(since, until)
     out = t.out(since, until, bounds.replicas)
     errors = load.commit_errors()
     found = []
@@ -84,7 +84,8 @@ def judge(t, load, counts, bounds, since, until):
     if others > LAG_S + SAMPLE_S:
         found.append(f"KaasBroker {object_who} differed from the KaasCluster for {others:.2f} s from {at_object - since:.2f} s on")
     if apart > bounds.agree_s + SAMPLE_S:
-        found.append(f"brokers disagreed for {apart:.2f} s from {apart_at - since:.2f} s on")
+        found.append(f"brokers disagreed about {about} for {apart:.2f} s from {apart_at - since:.2f} s on: {t.said(about, apart_at)}, at the "
+                     f"end {t.said(about, apart_at + apart - 0.02)}")
     if bounds.out is not None and out > bounds.out:
         found.append(f"{out} brokers out at once")
     if errors and not bounds.group_errors:

@@ -90,17 +90,24 @@ def agrees_with_truth(n, values):
     return (row[0] == "Serving") == ready
 
 
+def views_of(brokers, values):
+    """The answers of the brokers that serve."""
+    return {n: v for n in brokers if values.get(("ready", n)) and (v := values.get(("view", n)))}
+
+
+def same_about(about, brokers, values):
+    """Whether all say the same of one broker. Its own word is left out: it never calls itself fenced (R32)."""
+    others = [v for n, v in views_of(brokers, values).items() if n != about]
+    said = {(v["fenced"].get(about), about in v["listed"]) for v in others}
+    return len(said) < 2 and all((fenced is False) == listed for fenced, listed in said)
+
+
+def same_coordinator(group, brokers, values):
+    return len({v["coordinators"].get(group) for v in views_of(brokers, values).values()}) < 2
+
+
 def same_answers(brokers, values):
-    """Whether all serving brokers say the same. A broker's own row is left out: it never calls itself fenced (R32)."""
-    views = {n: v for n in brokers if values.get(("ready", n)) and (v := values.get(("view", n)))}
-    for about in brokers:
-        others = [v for n, v in views.items() if n != about]
-        if len({v["fenced"].get(about) for v in others}) > 1 or len({about in v["listed"] for v in others}) > 1:
-            return False
-        if any((v["fenced"].get(about) is False) != (about in v["listed"]) for v in others):
-            return False
-    first = next(iter(views.values()), None)
-    return all(v["coordinators"] == first["coordinators"] for v in views.values())
+    return all(same_about(n, brokers, values) for n in brokers) and all(same_coordinator(g, brokers, values) for g in GROUPS)
 
 
 class Truth:
@@ -211,7 +218,19 @@ class Truth:
         return max((*self.line.longest(since, until, lambda v, n=n: same(v, n), self.blind), n) for n in self.brokers)
 
     def disagreement(self, since, until):
-        return self.line.longest(since, until, lambda v: same_answers(self.brokers, v))
+        """(seconds, when, about what) of the longest time that serving brokers did not say the same of one broker or group: moves
+        follow one another, and each is a change of its own."""
+        asked = [(f"broker {n}", lambda v, n=n: same_about(n, self.brokers, v)) for n in self.brokers]
+        asked += [(f"group {g}", lambda v, g=g: same_coordinator(g, self.brokers, v)) for g in GROUPS]
+        return max((*self.line.longest(since, until, holds), what) for what, holds in asked)
+
+    def said(self, what, at):
+        """What the serving brokers said of it then, as text."""
+        kind, _, which = what.partition(" ")
+        values = next((v for t0, t1, v in self.line.walk(at, at + 0.01)), {})
+        if kind == "group":
+            return {n: v["coordinators"].get(which) for n, v in views_of(self.brokers, values).items()}
+        return {n: (v["fenced"].get(int(which)), int(which) in v["listed"]) for n, v in views_of(self.brokers, values).items()}
 
     def out(self, since, until, replicas):
         """The most brokers of the first `replicas` that were not ready at once."""

@@ -92,7 +92,7 @@ class Member:
                 self.generation = -1 if e.code in OUTDATED else self.generation
             except OSError as e:
                 self.groups.conn(home).hang_up(e)
-            await self.groups.look()
+            await self.groups.look(self.name)
             if self.groups.home.get(self.name) == home:
                 await asyncio.sleep(BACKOFF_S)
 
@@ -103,31 +103,36 @@ class Groups(threading.Thread):
     def __init__(self, address, brokers, names, topic, period_s):
         super().__init__(daemon=True)
         self.address, self.brokers, self.names, self.topic, self.period_s = address, list(brokers), names, topic, period_s
-        self.conns, self.home, self.looking = {}, {}, None
+        self.conns, self.home = {}, {}
+        self.lost, self.next_look, self.asking = set(), None, asyncio.Lock()
         self.members = {name: Member(self, name) for name in names}
         self.loop = asyncio.new_event_loop()
 
     def conn(self, n):
         return self.conns.setdefault(n, stream.Conn(self.address(n)))
 
-    async def look(self):
-        if self.looking is None or self.looking.done():
-            self.looking = asyncio.create_task(self.look_once())
-        await asyncio.shield(self.looking)
+    async def look(self, name):
+        """One question for all who come while the one before is under way."""
+        self.lost.add(name)
+        if self.next_look is None:
+            self.next_look = asyncio.create_task(self.look_once())
+        await asyncio.shield(self.next_look)
 
     async def look_once(self):
-        """The first that answers; the next question begins with the next broker."""
-        for _ in range(len(self.brokers)):
-            n = self.brokers[0]
-            self.brokers.append(self.brokers.pop(0))
-            try:
-                answer = await asyncio.wait_for(self.conn(n).call(10, 4, wire.coordinators_body(self.names), flexible=True), 1)
-            except (OSError, asyncio.TimeoutError) as e:
-                self.conn(n).hang_up(str(e))
-                continue
-            self.home.update({name: node for name, (error, node) in wire.coordinators_of(wire.Buf(answer)).items() if error == 0})
-            break
-        await asyncio.sleep(0.01)
+        """Of the first that answers; the next question begins with the next broker."""
+        async with self.asking:
+            names, self.lost, self.next_look = sorted(self.lost), set(), None
+            for _ in range(len(self.brokers)):
+                n = self.brokers[0]
+                self.brokers.append(self.brokers.pop(0))
+                try:
+                    answer = await asyncio.wait_for(self.conn(n).call(10, 4, wire.coordinators_body(names), flexible=True), 1)
+                except (OSError, asyncio.TimeoutError) as e:
+                    self.conn(n).hang_up(str(e))
+                    continue
+                self.home.update({g: node for g, (error, node) in wire.coordinators_of(wire.Buf(answer)).items() if error == 0})
+                break
+            await asyncio.sleep(0.005)
 
     async def live(self):
         try:

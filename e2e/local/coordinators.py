@@ -4,8 +4,10 @@ three and a scale-out move only the groups they must, a return moves exactly the
 
 Each group has a member that commits twice a second. KAAS_SOAK=1: a group commits again <= 1 s p99 after its coordinator moved by plan."""
 
+import datetime
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -49,6 +51,22 @@ def all_commit(c):
     eventually(lambda: c.groups.all_commit(t0), 30, 0.05, "a commit of every group")
 
 
+def mark(c):
+    c.groups.mark()
+    c.marked = time.time()
+
+
+def handovers(c):
+    """Seconds from the end of each slot at one broker to its being loaded at the next, since the mark, as their logs say."""
+    at = {"closed": {}, "loaded": {}}
+    for log in c.dir.glob("brokers/*/log"):
+        for ts, what, slot in re.findall(r"^ts=(\S+)Z .* event=slot_(closed|loaded) slot=(\d+) ", log.read_text(errors="replace"), re.M):
+            t = datetime.datetime.fromisoformat(ts + "+00:00").timestamp()
+            if t >= c.marked:
+                at[what][slot] = max(at[what].get(slot, 0), t)
+    return sorted(at["loaded"][s] - t for s, t in at["closed"].items() if s in at["loaded"])
+
+
 def after_move(c, names, planned):
     """What the groups that moved have seen since the mark."""
     all_commit(c)
@@ -57,7 +75,9 @@ def after_move(c, names, planned):
     check(not c.groups.joined(NAMES), f"{c.groups.joined(NAMES)} joins: the state of a group was not handed over")
     if planned and SOAK:
         check(p99 <= MOVED_P99_S, f"p99 {p99:.2f} s between two commits")
-    return f"{len(names)} moved, commits p50 {p50:.2f} p99 {p99:.2f} max {gaps[-1]:.2f} s apart"
+    between = handovers(c)
+    slots = f"; slots p50 {1000 * stream.percentile(between, 50):.0f} max {1000 * between[-1]:.0f} ms on the way" if planned else ""
+    return f"{len(names)} moved, commits p50 {p50:.2f} p99 {p99:.2f} max {gaps[-1]:.2f} s apart{slots}"
 
 
 @scenario
@@ -70,7 +90,7 @@ def a_thousand_groups_are_spread_and_live(c):
     c.groups = groups.Groups(c.address, range(3), NAMES, TOPIC, PERIOD_S)
     c.groups.start()
     all_commit(c)
-    c.groups.mark()
+    mark(c)
     time.sleep(3)
     gaps = c.groups.gaps_s(NAMES)
     return f"{per}; at rest commits p50 {stream.percentile(gaps, 50):.2f} p99 {stream.percentile(gaps, 99):.2f} s apart"
@@ -81,14 +101,14 @@ def leave_and_return(c, victim, sig):
     others = [n for n in range(3) if n != victim]
     its = of(c.home, victim)
     c.hold_back(victim)
-    c.groups.mark()
+    mark(c)
     c.kill(victim, sig)
     try:
         away = settled(c, others, lambda v: not of(v, victim), "other coordinators for its groups")
         check(moved(c.home, away) == its, "R18: others moved, too:", len(moved(c.home, away) - its))
         left = after_move(c, its, planned)
         check(agreed(c, others) == away, "R20: the stand-ins of its groups changed")
-        c.groups.mark()
+        mark(c)
     finally:
         c.let_go(victim)
     c.wait_serving(3)
@@ -108,7 +128,7 @@ def the_loss_of_one_of_three_moves_only_its_groups_and_its_return_exactly_them(c
 
 @scenario
 def scale_out_moves_no_more_than_it_must(c):
-    c.groups.mark()
+    mark(c)
     c.scale(4)
     c.wait_serving(4)
     out = settled(c, range(4), lambda v: len(of(v, 3)) >= len(NAMES) // 5, "groups on the newcomer", 120)
@@ -118,7 +138,7 @@ def scale_out_moves_no_more_than_it_must(c):
     check(went == of(out, 3), "W8: groups moved between those that were there")
     check(len(went) <= SCALE_OUT * len(NAMES), "W8:", len(went), "moved")
     note = after_move(c, went, True)
-    c.groups.mark()
+    mark(c)
     c.scale(3)
     settled(c, range(3), lambda v: not of(v, 3), "none on the leaver", 60)
     eventually(lambda: [b["id"] for b in c.status()["brokers"]] == [0, 1, 2], 60, what="broker 3 gone from status")

@@ -42,8 +42,8 @@ class Clients:
     def consume(self, name, bootstrap):
         self.running.append(self._start(name, "consume", bootstrap))
 
-    def group(self, name, bootstrap, group):
-        self.running.append(self._start(name, "group", bootstrap, group))
+    def group(self, name, bootstrap, group, *args):
+        self.running.append(self._start(name, "group", bootstrap, group, *args))
 
     @staticmethod
     def _result(what, proc, timeout_s):

@@ -14,6 +14,7 @@ PARTITIONS = 12
 RATE = 100  # records a second of each producer
 PRODUCERS = [("java-4.4", "idempotent"), ("confluent-kafka", "plain"), ("franz-go", "idempotent")]
 LIBRARIES = sorted({name for name, _ in PRODUCERS})
+SESSION_MS = 45000  # Kafka's default
 AGREE_S = 1.0  # all brokers agree within a second of a change
 SAMPLE_S = 0.5  # what sampling adds at most: a period of every sampler, on a machine of two busy cores
 LAG_S = 2.0  # status is never wrong for longer
@@ -44,7 +45,7 @@ class Load:
         for library, mode in PRODUCERS:
             self.clients.produce(library, c.bootstrap, RATE, mode)
         self.clients.consume("franz-go", c.bootstrap)
-        self.clients.group("java-4.4", c.bootstrap, self.topic)
+        self.clients.group("java-4.4", c.bootstrap, self.topic, SESSION_MS)
 
     def wait_for_work(self):
         """Until every client has moved a record."""
@@ -113,6 +114,7 @@ def under_load(c, name, fault, bounds):
             until, until_us = time.monotonic(), time.time_ns() // 1000
         counts, report = load.finish()
         gaps = history.gaps_ms(load.clients.files, since_us, until_us, PARTITIONS)
+        alone = {name: history.gaps_ms([file], since_us, until_us, PARTITIONS)[-1] for (name, _), file in zip(PRODUCERS, load.clients.files)}
         note = note() if callable(note) else note
         figures = judge(t, load, counts, bounds, since, until)
     except BaseException:
@@ -122,8 +124,8 @@ def under_load(c, name, fault, bounds):
         load.clients.kill()
     load.forget()
     middle, most = stream.percentile(gaps, 50), stream.percentile(gaps, 99)
-    return (f"{note + '; ' if note else ''}{report['acked']} acked; ack gap of a partition p50 {middle:.0f} p99 {most:.0f} max {gaps[-1]:.0f} ms; "
-            f"{figures}")
+    return (f"{note + '; ' if note else ''}{report['acked']} acked; ack gap of a partition p50 {middle:.0f} p99 {most:.0f} max {gaps[-1]:.0f} ms "
+            f"(alone: {', '.join(f'{name} {gap:.0f}' for name, gap in alone.items())}); {figures}")
 
 
 def fault(nodes=1, soak=False, **bounds):

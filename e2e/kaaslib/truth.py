@@ -203,7 +203,7 @@ class Truth:
     # ---- what is asked afterwards ----
 
     def without(self, since, until=None):
-        """From since to now nobody could write status: status is not held against that time."""
+        """From since to now nobody could write status, or tell brokers of one another: neither is held against that time."""
         self.blind.append((since, until or time.monotonic()))
 
     def lag(self, since, until):
@@ -222,7 +222,7 @@ class Truth:
         follow one another, and each is a change of its own."""
         asked = [(f"broker {n}", lambda v, n=n: same_about(n, self.brokers, v)) for n in self.brokers]
         asked += [(f"group {g}", lambda v, g=g: same_coordinator(g, self.brokers, v)) for g in GROUPS]
-        return max((*self.line.longest(since, until, holds), what) for what, holds in asked)
+        return max((*self.line.longest(since, until, holds, self.blind), what) for what, holds in asked)
 
     def said(self, what, at):
         """What the serving brokers said of it then, as text."""

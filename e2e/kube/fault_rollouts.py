@@ -203,8 +203,8 @@ def a_bad_first_image_is_corrected(c):
     kubectl("apply", "-f", "-", stdin=json.dumps(doc))
     try:
         eventually(lambda: len(first.pods()) == 2 and first.condition("Progressing")[0] == "True", 60, what="two pods that cannot start")
-        hold(lambda: first.condition("Ready")[0] != "True", 3, what="not Ready")
-        why = first.condition("Progressing")
+        why = eventually(lambda: (v := first.condition("Progressing"))[1] == "RolloutHalted" and v, 60, 0.5, "what is wrong")
+        check("Image" in why[2] and first.condition("Ready")[0] != "True", why, first.condition("Ready"))
         first.patch({"image": good})
         first.settle(2)
         first.create_topic("hello", 3)

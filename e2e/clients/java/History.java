@@ -168,12 +168,13 @@ public final class History {
         return next;
     }
 
-    private static void group(String path, long number, String bootstrap, String spec, String group) throws Exception {
+    private static void group(String path, long number, String bootstrap, String spec, String group, String sessionMs)
+            throws Exception {
         Properties p = common(bootstrap);
         p.put("group.id", group);
         p.put("auto.offset.reset", "earliest");
         p.put("enable.auto.commit", "false");
-        p.put("session.timeout.ms", "10000");
+        p.put("session.timeout.ms", sessionMs);
         AtomicBoolean done = untilStdinEnds();
         Set<String> topics = new HashSet<>();
         places(spec).forEach(tp -> topics.add(tp.topic()));
@@ -230,10 +231,10 @@ public final class History {
     public static void main(String[] args) throws Exception {
         if (args.length == 7 && args[0].equals("produce")) {
             produce(args[1], Long.parseLong(args[2]), args[3], args[4], Double.parseDouble(args[5]), args[6]);
-        } else if (args.length == 6 && args[0].equals("group")) {
-            group(args[1], Long.parseLong(args[2]), args[3], args[4], args[5]);
+        } else if ((args.length == 6 || args.length == 7) && args[0].equals("group")) {
+            group(args[1], Long.parseLong(args[2]), args[3], args[4], args[5], args.length == 7 ? args[6] : "10000");
         } else {
-            System.err.println("usage: produce FILE NUMBER BOOTSTRAP TOPICS RATE MODE | group FILE NUMBER BOOTSTRAP TOPICS GROUP");
+            System.err.println("usage: produce FILE NUMBER BOOTSTRAP TOPICS RATE MODE | group FILE NUMBER BOOTSTRAP TOPICS GROUP [SESSION_MS]");
             System.exit(2);
         }
     }

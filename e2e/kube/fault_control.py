@@ -92,9 +92,10 @@ def restart_api_server():
 
 
 def slice_of(c, endpoints):
+    """Labelled as the Service's own slices are, else nobody would look at it."""
     return {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4", "ports": [],
             "metadata": {"name": f"{c.name}-{SLICE}", "namespace": kube.NAMESPACE,
-                         "labels": {"kubernetes.io/service-name": f"{c.name}-brokers",
+                         "labels": {"kubernetes.io/service-name": f"{c.name}-brokers", "kaas.dev/cluster": c.name,
                                     "endpointslice.kubernetes.io/managed-by": "by-hand.example.com"}},
             "endpoints": endpoints}
 

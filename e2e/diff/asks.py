@@ -9,7 +9,7 @@ import random
 import time
 
 import batches
-from kaaslib.records import make, records_of
+from kaaslib.batch import make, records_of
 from world import Difference, compare, key_at
 
 # Of every answer: text for people, load, and where a broker is.

@@ -1,10 +1,10 @@
-"""Record batches v2, as kaaslib.records makes them, taken apart again."""
+"""Record batches v2, as kaaslib.batch makes them, taken apart again."""
 
 import gzip
 import struct
 import uuid
 
-from kaaslib.records import crc32c
+from kaaslib.batch import crc32c
 from kaaslib.wire import Buf
 
 HEADER = 61

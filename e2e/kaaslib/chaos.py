@@ -8,14 +8,14 @@ import struct
 import threading
 import time
 
-from . import records
+from .batch import make, records_of
 from .wire import string
 
 
 def batch(value, producer_id=-1, epoch=-1, sequence=-1):
     """A record batch v2 of one record."""
     now = int(time.time() * 1000)
-    return records.make([now], records.records_of([now], [value]), producer_id, epoch, sequence)
+    return make([now], records_of([now], [value]), producer_id, epoch, sequence)
 
 
 def frame(key, version, body, correlation=1):

@@ -1,47 +1,21 @@
-"""Record batches v2 as a client makes them, or wrong on purpose."""
+"""The records that every client program sends, and the digest of a set of them (see ../clients/README.md)."""
 
-import struct
-
-from .wire import uvarint
-
-_TABLE = []
-for i in range(256):
-    c = i
-    for _ in range(8):
-        c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
-    _TABLE.append(c)
+import functools
+import hashlib
 
 
-def crc32c(data):
-    c, table = 0xFFFFFFFF, _TABLE
-    for b in data:
-        c = table[(c ^ b) & 0xFF] ^ c >> 8
-    return c ^ 0xFFFFFFFF
+def value(i):
+    n = 65536 if i % 1000 == 0 else 1 + (i * 7919) % 1024
+    period = bytes(97 + (i * 7 + j * 13) % 26 for j in range(26))
+    return (period * (n // 26 + 1))[:n]
 
 
-def varint(n):
-    return uvarint((n << 1 ^ n >> 63) & 0xFFFFFFFFFFFFFFFF)
+def one(key, val):
+    return int.from_bytes(hashlib.sha256(key + b"\0" + val).digest()[:8], "big")
 
 
-def record(offset_delta, timestamp_delta, value, key=None):
-    body = b"\0" + varint(timestamp_delta) + varint(offset_delta)
-    body += varint(-1) if key is None else varint(len(key)) + key
-    body += varint(len(value)) + value + varint(0)
-    return varint(len(body)) + body
-
-
-def records_of(timestamps, values, key=None):
-    return b"".join(record(i, t - timestamps[0], v, key) for i, (t, v) in enumerate(zip(timestamps, values)))
-
-
-def make(timestamps, records, pid=-1, epoch=-1, sequence=-1, attributes=0, **wrong):
-    """One batch. wrong: fields of the header to be set to something else, after which the CRC is right again, or crc=True,
-    which makes the CRC wrong."""
-    base = timestamps[0]
-    tail = struct.pack(">hiqqqhii", wrong.get("attributes", attributes), wrong.get("last_delta", len(timestamps) - 1), base,
-                       wrong.get("max_timestamp", max(timestamps)), pid, epoch, sequence, wrong.get("count", len(timestamps)))
-    tail += records
-    crc = crc32c(tail) ^ (1 if wrong.get("crc") else 0)
-    length = wrong.get("length", 9 + len(tail))
-    return struct.pack(">qiibI", wrong.get("base_offset", 0), length, wrong.get("leader_epoch", -1), wrong.get("magic", 2),
-                       crc) + tail
+@functools.lru_cache(maxsize=None)
+def digest(first, count):
+    """Hex digest of records first .. first+count-1."""
+    total = sum(one(f"k{i}".encode(), value(i)) for i in range(first, first + count))
+    return f"{total % 2**64:016x}"

@@ -10,7 +10,8 @@ import collections
 import struct
 import time
 
-from . import records, wire
+from . import wire
+from .batch import make, records_of
 from .wire import uvarint
 
 PART = struct.Struct(">ihqqqBBB")  # index, error, base offset, append time, log start; no record errors, no message, no tags
@@ -23,7 +24,7 @@ REQUESTS = 5  # on their way to a broker: max.in.flight.requests.per.connection
 def batch(value):
     """A batch v2 of one record without key and headers."""
     now = int(time.time() * 1000)  # retention would drop what is older than a week
-    return records.make([now], records.records_of([now], [value]))
+    return make([now], records_of([now], [value]))
 
 
 def take_uvarint(data, at):

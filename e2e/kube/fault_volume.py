@@ -17,7 +17,7 @@ NAME = "frozen"
 
 
 def inside(node, *command):
-    subprocess.run(["nsenter", "-t", str(kube.node_process(node)), "-m", "--", *command], check=True, capture_output=True, timeout=60)
+    subprocess.run(["nsenter", "-t", str(kube.node_process(node)), "-m", "-p", "--", *command], check=True, capture_output=True, timeout=60)
 
 
 @contextlib.contextmanager

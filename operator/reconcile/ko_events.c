@@ -40,7 +40,7 @@ void ko_events_free(struct ko_events *e)
     kc_free(e);
 }
 
-static bool take_token(struct ko_events *e, int64_t now_ms)
+static bool take_token(struct ko_events *e, enum ko_event_level level, int64_t now_ms)
 {
     if (e->tokens_at_ms == 0 || now_ms < e->tokens_at_ms) {
         e->tokens_at_ms = now_ms;
@@ -50,7 +50,7 @@ static bool take_token(struct ko_events *e, int64_t now_ms)
         e->tokens = (int32_t)KC_MIN((int64_t)BURST, e->tokens + more);
         e->tokens_at_ms += more * REFILL_MS;
     }
-    if (e->tokens == 0) {
+    if (e->tokens <= (level == KO_EVENT_DETAIL ? BURST / 2 : 0)) {
         return false;
     }
     e->tokens--;
@@ -107,12 +107,12 @@ static void create(struct ko_events *e, const json_t *about, const struct recent
     json_decref(doc);
 }
 
-bool ko_event_emit(struct ko_events *e, const json_t *about, bool warning, const char *reason,
-                   const char *message, int64_t now_ms)
+bool ko_event_emit(struct ko_events *e, const json_t *about, enum ko_event_level level,
+                   const char *reason, const char *message, int64_t now_ms)
 {
     bool fresh;
     uint64_t key = event_key(about, reason, message);
-    if (!take_token(e, now_ms)) {
+    if (!take_token(e, level, now_ms)) {
         return false;
     }
     struct recent *r = slot(e, key, now_ms, &fresh);
@@ -130,6 +130,6 @@ bool ko_event_emit(struct ko_events *e, const json_t *about, bool warning, const
     snprintf(r->ns, sizeof(r->ns), "%s", ko_ns(about));
     snprintf(r->name, sizeof(r->name), "%.200s.%016llx", ko_name(about),
              (unsigned long long)kc_hash64_mix(key, (uint64_t)now_ms));
-    create(e, about, r, warning, reason, message);
+    create(e, about, r, level == KO_EVENT_WARNING, reason, message);
     return true;
 }

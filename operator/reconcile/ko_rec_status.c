@@ -98,6 +98,14 @@ void ko_rec_status_run(struct ko_rec *r)
     }
 }
 
+static void emit(struct ko_rec *r, const json_t *about, enum ko_event_level level,
+                 const char *reason, const char *text)
+{
+    if (about && r->leader && ko_event_emit(r->events, about, level, reason, text, kc_wall_ms())) {
+        atomic_fetch_add(&r->m.events, 1);
+    }
+}
+
 void ko_rec_event(struct ko_rec *r, const json_t *about, bool warning, const char *reason,
                   const char *fmt, ...)
 {
@@ -106,40 +114,39 @@ void ko_rec_event(struct ko_rec *r, const json_t *about, bool warning, const cha
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (about && r->leader &&
-        ko_event_emit(r->events, about, warning, reason, text, kc_wall_ms())) {
-        atomic_fetch_add(&r->m.events, 1);
-    }
+    emit(r, about, warning ? KO_EVENT_WARNING : KO_EVENT_NORMAL, reason, text);
 }
 
 void ko_rec_control_event(void *ctx, const char *cluster, const struct kp_event *ev)
 {
     static const struct {
         const char *reason, *text;
-        bool warning;
+        enum ko_event_level level;
     } kinds[] = {
-        [KP_EV_REGISTERED] = {"BrokerRegistered", "is registered", false},
-        [KP_EV_SERVING] = {"BrokerServing", "serves", false},
-        [KP_EV_FENCED] = {"BrokerFenced", "is fenced", true},
-        [KP_EV_DRAINING] = {"BrokerDraining", "is draining", false},
-        [KP_EV_DEREGISTERED] = {"BrokerDeregistered", "is deregistered", false},
+        [KP_EV_REGISTERED] = {"BrokerRegistered", "is registered", KO_EVENT_NORMAL},
+        [KP_EV_SERVING] = {"BrokerServing", "serves", KO_EVENT_NORMAL},
+        [KP_EV_FENCED] = {"BrokerFenced", "is fenced", KO_EVENT_WARNING},
+        [KP_EV_DRAINING] = {"BrokerDraining", "is draining", KO_EVENT_NORMAL},
+        [KP_EV_DEREGISTERED] = {"BrokerDeregistered", "is deregistered", KO_EVENT_NORMAL},
         [KP_EV_CONDEMNED] = {"BrokerCondemned", "lost its incarnation; its claims may be fenced",
-                             true},
-        [KP_EV_PARTITIONS_MOVED] = {"PartitionsMoved", "lost partitions to others", false},
+                             KO_EVENT_WARNING},
+        [KP_EV_PARTITIONS_MOVED] = {"PartitionsMoved", "took over partitions", KO_EVENT_DETAIL},
         [KP_EV_VOLUME_STALL] = {"VolumeStall",
-                                "reports a storage stall, as half the brokers do: "
-                                "nothing is moved",
-                                true},
+                                "of the cluster report a storage stall, half of them or more: "
+                                "it is the volume, and nothing is moved",
+                                KO_EVENT_WARNING},
         [KP_EV_VOLUME_FULL] = {"VolumeFull", "refuses records: its volume is full; reads go on",
-                               true},
+                               KO_EVENT_WARNING},
         [KP_EV_VOLUME_READ_ONLY] = {"VolumeReadOnly",
-                                    "refuses records: its volume is read-only; reads go on", true},
-        [KP_EV_VOLUME_WRITABLE] = {"VolumeWritable", "writes to its volume again", false},
-        [KP_EV_OFFLINE] = {"PartitionsOffline", "has partitions that failed for good", true},
+                                    "refuses records: its volume is read-only; reads go on",
+                                    KO_EVENT_WARNING},
+        [KP_EV_VOLUME_WRITABLE] = {"VolumeWritable", "writes to its volume again", KO_EVENT_NORMAL},
+        [KP_EV_OFFLINE] = {"PartitionsOffline", "has partitions that failed for good",
+                           KO_EVENT_WARNING},
     };
     struct ko_rec *r = ctx;
     struct ko_rc *c = ko_rec_cluster(r, cluster);
-    char count[40] = "";
+    char count[40] = "", who[280] = "brokers", text[512];
     if (!c || !c->doc || (size_t)ev->kind >= KC_ARRAY_LEN(kinds)) {
         return;
     }
@@ -147,7 +154,10 @@ void ko_rec_control_event(void *ctx, const char *cluster, const struct kp_event 
     if (ev->count > 0) {
         snprintf(count, sizeof(count), " (%d)", ev->count);
     }
-    ko_rec_event(r, c->doc, kinds[ev->kind].warning, kinds[ev->kind].reason,
-                 "broker %s-%d %s%s%s%s", ko_name(c->doc), ev->broker, kinds[ev->kind].text,
-                 *why ? ": " : "", why, count);
+    if (ev->broker >= 0) {
+        snprintf(who, sizeof(who), "broker %s-%d", ko_name(c->doc), (int)ev->broker);
+    }
+    snprintf(text, sizeof(text), "%s %s%s%s%s", who, kinds[ev->kind].text, *why ? ": " : "", why,
+             count);
+    emit(r, c->doc, kinds[ev->kind].level, kinds[ev->kind].reason, text);
 }

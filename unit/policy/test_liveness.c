@@ -181,8 +181,8 @@ static void R34_a_booting_broker_reads_as_fenced_until_it_serves(void)
     kpt_fini(&w);
 }
 
-/* A booting broker is healthy and not ready, and gets what it has to open to become ready. */
-static void R49_a_booting_broker_gets_partitions(void)
+/* A third broker beside two that serve: played by hand, it has only said hello. */
+static void newcomer_dials(void)
 {
     begin(2);
     kpt_desired(&w, 3);
@@ -193,10 +193,22 @@ static void R49_a_booting_broker_gets_partitions(void)
                          .incarnation = {{5}},
                          .pod_uid = "pod-2-1",
                          .protocol_version = 1};
-    struct kp_status s = {.broker = 2, .stream = 777, .incarnation = {{5}}, .healthy = true};
     KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), 0);
+}
+
+/* Its first word: healthy, and not serving yet. */
+static void newcomer_is_well(void)
+{
+    struct kp_status s = {.broker = 2, .stream = 777, .incarnation = {{5}}, .healthy = true};
     kp_ctl_status(w.c, &s, w.now);
     kpt_step(&w);
+}
+
+/* A booting broker is healthy and not ready, and gets what it has to open to become ready. */
+static void R49_a_booting_broker_gets_partitions(void)
+{
+    newcomer_dials();
+    newcomer_is_well();
     KT_EQ(kpt_row(&w, 2)->state, KP_FENCED);
     int32_t t = kpt_topic(&w, 9), mine = 0;
     kpt_run(&w, 500);
@@ -384,24 +396,13 @@ static void a_restart_within_the_interval_keeps_its_partitions_and_condemns_its_
 
 static void W6_R36_R54_a_hello_without_a_status_is_neither_alive_nor_condemned(void)
 {
-    begin(2);
-    kpt_desired(&w, 3);
-    w.b[2].apart = true;
-    kpt_new_pod(&w, 2);
-    struct kp_hello h = {.broker = 2,
-                         .stream = 777,
-                         .incarnation = {{5}},
-                         .pod_uid = "pod-2-1",
-                         .protocol_version = 1};
-    KT_EQ(kp_ctl_hello(w.c, &h, w.now, NULL), 0);
+    newcomer_dials();
     kpt_run(&w, 4500);
     KT_EQ(kpt_row(&w, 2)->health, KP_DEAD);
     KT_EQ(kpt_row(&w, 2)->reason, KP_REASON_BOOTING);
     KT_FALSE(kpt_row(&w, 2)->condemned);
     KT_EQ(led_by(2), 0);
-    struct kp_status s = {.broker = 2, .stream = 777, .incarnation = {{5}}, .healthy = true};
-    kp_ctl_status(w.c, &s, w.now);
-    kpt_step(&w);
+    newcomer_is_well();
     KT_EQ(kpt_row(&w, 2)->health, KP_ALIVE);
     KT_EQ(kpt_row(&w, 2)->state, KP_FENCED); /* R36: fenced for clients, alive for assignment */
     KT_EQ(kpt_row(&w, 2)->reason, KP_REASON_BOOTING);

@@ -566,3 +566,11 @@ void sc_settle(struct ks_log *log)
         sched_yield();
     }
 }
+
+void sc_tidied(struct sc *s, int i)
+{
+    struct ks_engine *e = s->up[i] ? s->b[i].e : NULL;
+    while (e && !ks_tidy_idle(e) && ks_volume_state(e) == KS_VOLUME_OK) {
+        sched_yield();
+    }
+}

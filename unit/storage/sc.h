@@ -121,6 +121,9 @@ struct sc_ack sc_told_of(const struct ks_batch *b);
 void sc_clean(struct sc *s, int i);
 /* Waits until no checkpoint of the log is being written. */
 void sc_settle(struct ks_log *log);
+/* Waits until no round of tidying is under way: the first claim of a life asks for one. Not on a volume
+ * without room, where a round waits for it. */
+void sc_tidied(struct sc *s, int i);
 
 /* ---- topics and producer ids ---- */
 

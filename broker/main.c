@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/kb_broker.h"
+#include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_str.h"
 #include "storage/ks_fsck.h"
@@ -77,6 +78,7 @@ static int fsck(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    kc_json_setup();
     if (argc > 1 && strcmp(argv[1], "fsck") == 0) {
         return fsck(argc - 1, argv + 1);
     }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/kc_mem.h"
 #include "base/kc_str.h"
 
 /* The child of node named by a path segment. */
@@ -16,6 +17,11 @@ static json_t *child(const json_t *node, struct kc_str seg)
         return json_array_get(node, (size_t)i);
     }
     return NULL;
+}
+
+void kc_json_setup(void)
+{
+    json_set_alloc_funcs(kc_alloc, kc_free);
 }
 
 json_t *kc_json_at(const json_t *doc, const char *path)

@@ -9,6 +9,10 @@
 #include "base/kc_base.h"
 #include "base/kc_error.h"
 
+/* Once, before the first document and before there are threads. jansson's reader loses what its buffer cannot
+ * grow for, and then runs past the end of that string: its allocations end the process instead (ADR 16). */
+void kc_json_setup(void);
+
 json_t *kc_json_at(const json_t *doc, const char *path); /* borrowed or NULL */
 const char *kc_json_str(const json_t *doc, const char *path, const char *dflt);
 int64_t kc_json_int(const json_t *doc, const char *path, int64_t dflt);

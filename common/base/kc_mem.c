@@ -8,6 +8,7 @@
 static _Atomic uint64_t fail_at;
 static _Atomic bool fail_forever;
 static _Atomic uint64_t try_count;
+static _Atomic(kc_mem_fails_fn) chosen; /* NULL: by number */
 static _Thread_local bool spared;
 
 static void *must(void *p)
@@ -42,7 +43,9 @@ static bool should_fail(void)
         return false;
     }
     uint64_t n = atomic_fetch_add_explicit(&try_count, 1, memory_order_relaxed) + 1;
-    return n == at || (n > at && atomic_load_explicit(&fail_forever, memory_order_relaxed));
+    kc_mem_fails_fn fails = atomic_load_explicit(&chosen, memory_order_relaxed);
+    return fails ? fails()
+                 : n == at || (n > at && atomic_load_explicit(&fail_forever, memory_order_relaxed));
 }
 
 void *kc_try_alloc(size_t size)
@@ -84,7 +87,15 @@ void kc_mem_fail_nth(uint64_t n, bool forever)
 {
     atomic_store(&try_count, 0);
     atomic_store(&fail_forever, forever);
+    atomic_store(&chosen, NULL);
     atomic_store(&fail_at, n);
+}
+
+void kc_mem_fail_chosen(kc_mem_fails_fn fails)
+{
+    atomic_store(&try_count, 0);
+    atomic_store(&chosen, fails);
+    atomic_store(&fail_at, UINT64_MAX);
 }
 
 uint64_t kc_mem_try_count(void)

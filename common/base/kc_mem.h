@@ -22,6 +22,9 @@ char *kc_strndup(const char *s, size_t len); /* copies len bytes and terminates 
  * Test hook; process-wide. */
 void kc_mem_fail_nth(uint64_t n, bool forever);
 uint64_t kc_mem_try_count(void);
+/* Asks at each kc_try_* call from now, on its thread, whether it fails; until kc_mem_fail_nth(0, …). */
+typedef bool (*kc_mem_fails_fn)(void);
+void kc_mem_fail_chosen(kc_mem_fails_fn fails);
 /* The calling thread's allocations neither fail nor count until it is turned off: a test's own. */
 void kc_mem_spare(bool on);
 

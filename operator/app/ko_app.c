@@ -3,11 +3,13 @@
 #include <stdio.h>
 
 #include "app/ko_commands.h"
+#include "base/kc_json.h"
 
 int ko_app_main(int argc, char **argv)
 {
     struct ko_args a;
     struct kc_err err = {0};
+    kc_json_setup();
     int rc = ko_args_parse(argc, argv, &a, &err);
     if (rc) {
         fprintf(stderr, "kaas-operator: %s\n\n%s", err.msg, ko_args_usage);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/kc_json.h"
+#include "base/kc_mem.h"
 
 static json_t *yaml(const char *text, struct kc_err *err)
 {
@@ -60,5 +61,21 @@ static void merge_patch_follows_rfc7386(void)
     json_decref(p);
 }
 
-KT_MAIN("base documents", KT(yaml_scalars_follow_the_core_schema), KT(bad_yaml_names_its_line),
+/* A string of more than a few letters makes jansson's reader grow its buffer. */
+static void documents_do_not_fail_for_want_of_memory(void)
+{
+    json_malloc_t allocate;
+    kc_json_setup();
+    json_get_alloc_funcs(&allocate, NULL);
+    KT_TRUE(allocate != malloc); /* which may answer NULL */
+    kc_mem_fail_nth(1, true);
+    json_t *d =
+        json_loads("{\"a name of several words\":\"and a value of several more\"}", 0, NULL);
+    kc_mem_fail_nth(0, false);
+    KT_STR(kc_json_str(d, "a name of several words", NULL), "and a value of several more");
+    json_decref(d);
+}
+
+KT_MAIN("base documents", KT(documents_do_not_fail_for_want_of_memory),
+        KT(yaml_scalars_follow_the_core_schema), KT(bad_yaml_names_its_line),
         KT(deep_yaml_is_refused), KT(merge_patch_follows_rfc7386))

@@ -4,12 +4,12 @@
  *
  * KAAS_SOAK=1 runs every point; KAAS_POINT=scenario runs one of them, KAAS_POINT=scenario:n:mode one
  * point, many times over, as threads do not allocate in the same order each time. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_hash.h"
+#include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 #include "sw_parts.h"
@@ -183,6 +183,6 @@ static void every_allocation_of_a_request_fails(void)
 int main(int argc, char **argv)
 {
     static const struct kt_case cases[] = {KT(every_allocation_of_a_request_fails)};
-    json_set_alloc_funcs(kc_try_alloc, kc_free);
+    kc_json_setup(); /* as the program does */
     return kt_run("requests", cases, KC_ARRAY_LEN(cases), argc, argv);
 }

@@ -15,6 +15,7 @@
 #include "handlers/kb_api.h"
 #include "handlers/kb_group.h"
 #include "handlers/kb_kafka_config.h"
+#include "policy/kp_drain.h"
 #include "rt/rt_limits.h"
 
 enum {
@@ -122,7 +123,12 @@ static void end(struct kb_broker *b, int exit_code)
     b->exit_code = exit_code;
     atomic_store(&b->listening, false);
     kn_server_stop(b->app.net, true);
-    b->linger_until_ms = kc_mono_ms() + LINGER_MS;
+    int64_t now = kc_mono_ms();
+    b->linger_until_ms = now + LINGER_MS;
+    if (b->terminated_ms) { /* the SIGKILL is near, where the drain has taken all of its time */
+        int64_t last = b->terminated_ms + kp_drain_of(b->config->termination_grace_s).exit_ms;
+        b->linger_until_ms = KC_MIN(b->linger_until_ms, last);
+    }
     uv_timer_start(&b->linger, on_linger, 0, LINGER_STEP_MS);
 }
 
@@ -142,6 +148,7 @@ static void on_terminate(uv_signal_t *s, int signum)
         end(b, phase >= KB_DRAINING ? 1 : 0); /* asked twice, or nothing to hand over yet */
         return;
     }
+    b->terminated_ms = kc_mono_ms();
     atomic_store(&b->phase, KB_DRAINING);
     atomic_store(&b->app.draining, true);
     if (b->self) {

@@ -41,6 +41,7 @@ struct kb_broker {
     uv_signal_t signals[3];
     uv_timer_t linger; /* waits for answers under way before the end */
     int64_t linger_until_ms;
+    int64_t terminated_ms; /* when the drain was asked for; 0 = it was not */
     int exit_code;
 };
 

@@ -4,13 +4,7 @@
 
 #include "groups/kg_groups.h"
 #include "handlers/kb_kafka_config.h"
-
-/* R29: the pod's grace less 5 s for seals and exit, at most 25 s. */
-static int64_t drain_ms(const struct kb_config *config)
-{
-    int64_t grace = (int64_t)config->termination_grace_s * 1000 - 5000;
-    return KC_MIN(KC_MAX(grace, (int64_t)0), (int64_t)25000);
-}
+#include "policy/kp_drain.h"
 
 static void on_image(void *ctx, struct ki_image *im)
 {
@@ -57,6 +51,7 @@ int kb_cluster_start(struct kb_cluster *c, struct kb_app *app, const struct kb_c
 {
     char name[sizeof(config->cluster_namespace) + sizeof(config->cluster_name) + 1];
     snprintf(name, sizeof(name), "%s/%s", config->cluster_namespace, config->cluster_name);
+    struct kp_drain drain = kp_drain_of(config->termination_grace_s); /* R29 */
     c->app = app;
     struct kl_opts o = {.cluster = name,
                         .broker_id = config->id,
@@ -78,7 +73,8 @@ int kb_cluster_start(struct kb_cluster *c, struct kb_app *app, const struct kb_c
                         .image_name = config->image_name,
                         .image_dir = config->image_directory,
                         .image_mount = config->image_mount,
-                        .drain_ms = drain_ms(config),
+                        .drain_ms = drain.drain_ms,
+                        .leave_ms = drain.leave_ms,
                         .engine = app->engine,
                         .data = app->data,
                         .on_image = on_image,

@@ -40,7 +40,7 @@ struct kl_opts {
     const char *image_dir; /* DIRECTORY: the folder of <name>.json files */
     const char *image_mount; /* KUBERNETES: <mount>/<name>/<key>, or NULL */
 
-    int64_t drain_ms; /* min(terminationGracePeriodSeconds - 5 s, 25 s), R29 */
+    int64_t drain_ms, leave_ms; /* to hand over, then to seal what is left (kp_drain.h, R29) */
 
     struct ks_engine *engine;
     struct kd_data *data;

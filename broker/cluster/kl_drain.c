@@ -37,7 +37,7 @@ static void leave(struct kl_cluster *k, int64_t now_ms, const char *why)
 {
     kc_log(KC_INFO, "cluster", "event=leaving led=%d reason=\"%s\"", kl_plan_led(k->plan), why);
     k->drain.leaving = true;
-    k->drain.leave_deadline_ms = now_ms + KL_LEAVE_MS;
+    k->drain.leave_deadline_ms = now_ms + k->o.leave_ms;
     kl_plan_set_mode(k->plan, KL_LEAVE, now_ms);
     kl_wake(k);
 }

@@ -15,7 +15,6 @@
 enum {
     KL_TICK_MS = 100,
     KL_FIRST_STATUS_MS = 5000, /* W6 */
-    KL_LEAVE_MS = 4000, /* for the seals at the end of a drain; termination has 5 s left */
     KL_BACKOFF_MIN_MS = 1000, /* between incarnations: 1-30 s */
     KL_BACKOFF_MAX_MS = 30000,
     KL_STABLE_MS = 60000 /* an incarnation that lived so long forgives the ones before */

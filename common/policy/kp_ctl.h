@@ -21,7 +21,6 @@ struct kp_ctl_opts {
     int32_t max_partitions; /* default limit 20,000 */
     int64_t interval_ms; /* heartbeat.interval, 1 s */
     int64_t timeout_ms; /* heartbeat.timeout, 3 s (W4) */
-    int64_t drain_ms; /* a draining broker is condemned after this (R29); 0 = 25 s */
     int32_t self_id; /* self-led host: this broker; KP_NO_BROKER on an operator */
 };
 
@@ -43,6 +42,7 @@ struct kp_endpoint {
     char pod_uid[40];
     char host[KP_HOST_MAX + 1];
     int64_t created_ms; /* of the pod, wall; newest wins among duplicates of an ordinal */
+    int32_t grace_s; /* from its SIGTERM to its SIGKILL, R29; 0 = KP_GRACE_DEFAULT_S */
 };
 /* The whole membership of one slice, named by its key (R4-R6). Order of rows is free. */
 void kp_ctl_slice(struct kp_ctl *c, const char *slice_key, const struct kp_endpoint *eps, int32_t n,

@@ -3,6 +3,7 @@
 #define KP_INTERNAL_H
 
 #include "policy/kp_ctl.h"
+#include "policy/kp_drain.h"
 
 enum {
     KP_SLICES_MAX = 64, /* a slice holds up to 100 endpoints: far more than KP_BROKERS_MAX needs */
@@ -13,7 +14,6 @@ enum {
     KP_WAVE_MS = 50, /* if a wave takes so long */
     KP_FIRST_STATUS_MS = 10000, /* hello without a status: W6 allows 5 s */
     KP_STALL_WINDOW_MS = 10000, /* half the brokers within this: the volume (design.md, 3) */
-    KP_DRAIN_MS = 25000, /* R29 */
     KP_HOLD_MS = 10000, /* of serving before failback; doubles per crash */
     KP_HOLD_MAX_MS = 300000,
     KP_CALM_MS = 600000, /* alive this long: former crashes are forgotten */
@@ -21,7 +21,7 @@ enum {
     KP_COLD_WAIT_MS = 10000, /* R62: nobody, or only a minority, is connected */
     KP_FIRST_WAIT_MS = 30000, /* R62: no assignment yet */
     KP_BLOCKED_MS = 3000, /* design.md, 4 */
-    KP_PREPARE_MS = 5000, /* of a drain: then released unprepared */
+    KP_PREPARE_MS = 5000, /* of a drain, at most half of it: then released unprepared */
     KP_RELEASE_MS = 3000,
     KP_GO_MS = 5000,
     KP_CANCEL_MS = 3000, /* how long a cancelled move is still told */
@@ -42,6 +42,7 @@ struct kp_peer {
     int64_t created_ms;
     char pod_uid[40];
     char host[KP_HOST_MAX + 1];
+    int32_t grace_s;
     /* The stream. */
     uint64_t stream;
     bool open;
@@ -163,6 +164,12 @@ void kp_registry_add(struct kp_ctl *c, int32_t broker);
 /* kp_liveness.c: fills connected and holds, decides the members. */
 void kp_liveness_eval(struct kp_ctl *c, int64_t now_ms);
 int64_t kp_liveness_next(const struct kp_ctl *c, int64_t now_ms);
+
+/* R29: what the pod of this broker leaves it. */
+static inline struct kp_drain kp_drain_time(const struct kp_peer *p)
+{
+    return kp_drain_of(p->grace_s ? p->grace_s : KP_GRACE_DEFAULT_S);
+}
 
 /* kp_rows.c */
 void kp_rows_update(struct kp_ctl *c, int64_t now_ms);

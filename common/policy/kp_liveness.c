@@ -343,7 +343,7 @@ int64_t kp_liveness_next(const struct kp_ctl *c, int64_t now_ms)
             sooner(&next, p->stall_ms + KP_STALL_WINDOW_MS);
         }
         if (p->draining && p->drain_ms >= 0) {
-            sooner(&next, p->drain_ms + (c->o.drain_ms ? c->o.drain_ms : KP_DRAIN_MS));
+            sooner(&next, p->drain_ms + kp_drain_time(p).condemn_ms);
         }
     }
     return next <= now_ms ? now_ms + c->o.interval_ms : next;

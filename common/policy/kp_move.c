@@ -96,7 +96,8 @@ static int32_t wave_of(const struct kp_ctl *c, int32_t from, int32_t to, int64_t
     }
     const int32_t *coming = c->peers[to].n_coming;
     int64_t work_ms = ((int64_t)coming[0] + coming[1] + coming[2]) * KP_WAVE_MS;
-    int64_t left_ms = KC_MAX(since + KP_DRAIN_MS / 2 - now_ms, (int64_t)1);
+    int64_t left_ms =
+        KC_MAX(since + kp_drain_time(&c->peers[from]).drain_ms / 2 - now_ms, (int64_t)1);
     return (int32_t)KC_MIN(KC_MAX(work_ms / left_ms, (int64_t)KP_WAVE), (int64_t)KP_WAVE_MAX);
 }
 
@@ -104,7 +105,8 @@ static bool may_release(struct kp_ctl *c, struct kp_move *m, const struct kp_aux
 {
     bool draining = !kp_member(c, m->from);
     if (draining && m->deadline_ms == 0) {
-        m->deadline_ms = now_ms + KP_PREPARE_MS;
+        int64_t half_ms = kp_drain_time(&c->peers[m->from]).drain_ms / 2;
+        m->deadline_ms = now_ms + KC_MIN(half_ms, (int64_t)KP_PREPARE_MS);
     }
     if (draining && !a->prepared && now_ms < m->deadline_ms) {
         kp_wake(c, m->deadline_ms);

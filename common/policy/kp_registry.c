@@ -146,6 +146,7 @@ static void take_endpoint(struct kp_peer *p, uint64_t bit, const struct kp_endpo
     }
     p->ready = e->ready;
     p->created_ms = e->created_ms;
+    p->grace_s = e->grace_s;
     memcpy(p->pod_uid, e->pod_uid, sizeof(p->pod_uid));
     memcpy(p->host, e->host, sizeof(p->host));
     p->pod_uid[sizeof(p->pod_uid) - 1] = '\0';

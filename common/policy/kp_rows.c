@@ -29,7 +29,7 @@ static enum kp_health health_of(const struct kp_ctl *c, const struct kp_row *row
         return KP_DEAD;
     }
     if (p->draining) {
-        int64_t limit = c->o.drain_ms ? c->o.drain_ms : KP_DRAIN_MS;
+        int64_t limit = kp_drain_time(p).condemn_ms;
         return now_ms - p->drain_ms < limit || p->member ? KP_DRAINING : KP_DEAD; /* R29 */
     }
     return KP_ALIVE;

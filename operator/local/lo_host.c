@@ -37,6 +37,7 @@ struct pod {
     char program[PATH_MAX]; /* that its image names; "" = the host's kaas-broker */
     char since[32]; /* of the last change of readiness */
     int32_t restarts, exit_code;
+    int64_t grace_s;
     int64_t ready_since_ms, started_ms, next_start_ms, kill_ms, backoff_ms;
     struct lo_child *child;
     struct lo_probe *probe;
@@ -227,6 +228,7 @@ static void on_pod_there(void *ctx, const struct ko_result *r)
              kc_json_str(r->doc, "metadata.creationTimestamp", ""));
     snprintf(p->revision, sizeof(p->revision), "%s", ko_label(r->doc, "controller-revision-hash"));
     snprintf(p->program, sizeof(p->program), "%s", lo_pod_program(r->doc));
+    p->grace_s = lo_pod_grace_s(r->doc);
     if (p->terminating) {
         delete_pod(p); /* unwanted again meanwhile */
         return;
@@ -246,9 +248,8 @@ static void create_pod(struct pod *p)
 static void terminate(struct pod *p, int64_t now)
 {
     if (!p->terminating && p->child) {
-        int64_t grace_s = p->host->cluster ? p->host->cluster->grace_seconds : 30;
         kc_log(KC_INFO, "local", "event=broker_stopping broker=%d", p->ordinal);
-        p->kill_ms = now + grace_s * 1000;
+        p->kill_ms = now + p->grace_s * 1000;
         lo_child_signal(p->child, SIGTERM);
         /* A SIGSTOPped child would sit out the grace period without seeing it. */
         lo_child_signal(p->child, SIGCONT);

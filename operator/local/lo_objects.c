@@ -40,11 +40,18 @@ json_t *lo_pod_doc(const json_t *sts, int32_t ordinal, const char *revision)
     json_object_set_new(meta, "ownerReferences", owned_by(sts));
     /* The image is the pod's for life: restarted within it, the container is the same program. */
     json_object_set_new(doc, "spec",
-                        json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}]}", "hostname", name, "subdomain",
-                                  kc_json_str(sts, "spec.serviceName", ""), "nodeName", "local",
+                        json_pack("{s:s, s:s, s:s, s:I, s:[{s:s, s:s}]}", "hostname", name,
+                                  "subdomain", kc_json_str(sts, "spec.serviceName", ""), "nodeName",
+                                  "local", "terminationGracePeriodSeconds",
+                                  (json_int_t)lo_pod_grace_s(kc_json_at(sts, "spec.template")),
                                   "containers", "name", "broker", "image",
                                   kc_json_str(sts, "spec.template.spec.containers.0.image", "")));
     return doc;
+}
+
+int64_t lo_pod_grace_s(const json_t *pod)
+{
+    return kc_json_int(pod, "spec.terminationGracePeriodSeconds", 30);
 }
 
 const char *lo_pod_program(const json_t *pod)

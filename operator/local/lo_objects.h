@@ -20,6 +20,8 @@ struct lo_pod_state {
 json_t *lo_pod_doc(const json_t *sts, int32_t ordinal, const char *revision);
 /* The program that a Pod's image names: an absolute path; "" if its image is none. */
 const char *lo_pod_program(const json_t *pod);
+/* Of a Pod or a pod template: it is the pod's for life, too. */
+int64_t lo_pod_grace_s(const json_t *pod);
 json_t *lo_pod_status_doc(const char *ns, const char *name, const struct lo_pod_state *p,
                           const char *since);
 /* All pods of the StatefulSet: as with publishNotReadyAddresses, `ready` is always true and

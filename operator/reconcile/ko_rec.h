@@ -46,6 +46,7 @@ struct ko_pod {
     /* Why a container of it does not run, or why it has no node; "" = nothing is known to be wrong. */
     char fault[40], fault_text[160];
     int64_t created_ms;
+    int32_t grace_s; /* from SIGTERM to SIGKILL; of one being deleted, what its deletion gives it */
     bool running;
     int64_t running_since_ms; /* monotonic, when first seen running */
 };

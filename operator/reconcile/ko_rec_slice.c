@@ -15,6 +15,7 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
+#include "policy/kp_drain.h"
 #include "reconcile/ko_cond.h"
 #include "reconcile/ko_rec.h"
 
@@ -68,6 +69,15 @@ static int64_t parse_time_ms(const char *s)
     struct tm tm = {0};
     const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
     return end && (*end == 'Z' || *end == '.') ? (int64_t)timegm(&tm) * 1000 : 0;
+}
+
+/* R29. A deletion may shorten what the pod's own spec says (kubectl delete --grace-period). */
+static int32_t grace_of(const json_t *doc)
+{
+    int64_t own = kc_json_int(doc, "spec.terminationGracePeriodSeconds", KP_GRACE_DEFAULT_S);
+    int64_t s =
+        ko_deleting(doc) ? kc_json_int(doc, "metadata.deletionGracePeriodSeconds", own) : own;
+    return (int32_t)KC_MIN(KC_MAX(s, (int64_t)1), (int64_t)INT32_MAX);
 }
 
 static void set_fault(struct ko_pod *p, const char *reason, const char *text)
@@ -125,7 +135,9 @@ void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
             p = kc_zalloc(sizeof(*p));
             kc_map_put(&r->pods, key, (size_t)n, p);
         }
-        bool known = *p->uid != '\0', was_running = p->running;
+        int32_t grace_s = grace_of(doc);
+        bool known = *p->uid != '\0' && p->grace_s == grace_s, was_running = p->running;
+        p->grace_s = grace_s;
         snprintf(p->uid, sizeof(p->uid), "%s", ko_uid(doc));
         snprintf(p->owner_uid, sizeof(p->owner_uid), "%s",
                  kc_json_str(doc, "metadata.ownerReferences.0.uid", ""));
@@ -187,6 +199,7 @@ static enum verdict admit(struct ko_rec *r, const struct ko_rc *c, const json_t 
     /* publishNotReadyAddresses forces `ready`, so `serving` is the one that tells. */
     ret->ready = kc_json_bool(e, "conditions.serving", kc_json_bool(e, "conditions.ready", false));
     ret->created_ms = p->created_ms;
+    ret->grace_s = p->grace_s;
     snprintf(ret->pod_uid, sizeof(ret->pod_uid), "%s", uid);
     snprintf(ret->host, sizeof(ret->host), "%s", hostname);
     return ADMITTED;

@@ -177,6 +177,7 @@ static void start_control(struct rig *r, const char *cluster_id)
                         .image_name = "demo-image",
                         .image_dir = image,
                         .drain_ms = 3000,
+                        .leave_ms = 4000,
                         .engine = r->engine,
                         .data = r->data,
                         .on_image = on_image,

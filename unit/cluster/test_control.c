@@ -372,6 +372,21 @@ static void R29_the_last_broker_seals_and_leaves_at_once(void)
     rig_stop(&r);
 }
 
+/* R29: nobody takes anything over: at the deadline what is left is sealed, before the pod is killed. */
+static void R29_at_the_deadline_of_a_drain_everything_is_sealed(void)
+{
+    struct rig r;
+    up(&r, 2);
+    int64_t t0 = kc_mono_ms();
+    rt_call(&r.control, drain, &r);
+    RIG_WAIT(&r, is_drained, &r);
+    KT_TRUE(kc_mono_ms() - t0 >= 3000); /* the rig's deadline */
+    KT_EQ(kd_n_open(r.data), 0);
+    struct fop_heard h;
+    KT_EQ(fop_copy(&r.op, &h)->n_led, 0); /* and it was said */
+    rig_stop(&r);
+}
+
 static bool deleted(const struct fop_heard *h, void *ctx)
 {
     (void)ctx;
@@ -505,6 +520,7 @@ KT_MAIN("kl_control", KT(a_broker_says_hello_takes_over_and_serves),
         KT(a_planned_move_is_followed_phase_by_phase),
         KT(R23_R24_R26_a_drain_is_told_before_anything_is_given_up),
         KT(R29_the_last_broker_seals_and_leaves_at_once),
+        KT(R29_at_the_deadline_of_a_drain_everything_is_sealed),
         KT(a_tombstone_is_removed_by_its_last_leader), KT(the_inventory_is_sent_when_asked),
         KT(an_admin_change_is_repeated_with_its_sequence),
         KT(an_admin_change_without_an_operator_times_out), KT(only_the_active_operator_decides))

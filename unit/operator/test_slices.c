@@ -140,6 +140,31 @@ static void foreign_endpoints_raise_an_event_and_a_metric(void)
     bed_stop(&b);
 }
 
+/* The controller waits for a broker as long as its pod lets it live, no matter what the KaasCluster says
+ * by now; a deletion may leave it less. */
+static void R29_an_endpoint_carries_the_grace_of_its_pod(void)
+{
+    struct bed b;
+    json_t *list = json_array();
+    start(&b);
+    bed_merge(&b, KO_POD, "demo-0", "spec: {terminationGracePeriodSeconds: 12}");
+    add_endpoint(&b, list, "demo-0", "demo-0", true);
+    add_endpoint(&b, list, "demo-1", "demo-1", true);
+    put_slice(&b, "s", "demo-brokers", list);
+    KT_EQ(op_played.n_eps, 2);
+    KT_EQ(op_played.eps[0].grace_s, 12);
+    KT_EQ(op_played.eps[1].grace_s, 30);
+    bed_merge(&b, KO_POD, "demo-0",
+              "metadata: {finalizers: [test/held], deletionGracePeriodSeconds: 7}");
+    bed_settle(&b);
+    KT_EQ(op_played.eps[0].grace_s, 12); /* not being deleted */
+    bed_remove(&b, KO_POD, "demo-0");
+    bed_settle(&b);
+    KT_EQ(op_played.n_eps, 2);
+    KT_EQ(op_played.eps[0].grace_s, 7); /* told anew, though the slice is as it was */
+    bed_stop(&b);
+}
+
 /* A slice's word about a pod that is gone counts no longer, however long the slice lags behind. */
 static void R4_an_endpoint_whose_pod_is_gone_is_not_listed(void)
 {
@@ -208,5 +233,6 @@ KT_MAIN("operator/slices", KT(R3_R6_readiness_is_an_attribute),
         KT(R2_slices_of_other_services_do_not_count),
         KT(R10_hostnames_without_an_ordinal_are_ignored),
         KT(foreign_endpoints_raise_an_event_and_a_metric),
+        KT(R29_an_endpoint_carries_the_grace_of_its_pod),
         KT(R4_an_endpoint_whose_pod_is_gone_is_not_listed),
         KT(R5_R6_slices_are_told_one_by_one_and_withdrawn_by_name), KT(an_unseen_pod_is_waited_for))

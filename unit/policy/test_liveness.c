@@ -1,5 +1,6 @@
 #include "kpt.h"
 #include "kt.h"
+#include "policy/kp_drain.h"
 
 /* Rows through the life of brokers: B, D, G (R11-R15, R25-R29, R50-R53), W4-W6, and the holds of
  * design.md, 3. */
@@ -331,11 +332,38 @@ static void R29_over_the_drain_deadline_a_broker_is_condemned(void)
 {
     begin(3);
     w.b[0].draining = true;
-    kpt_run(&w, 26000);
+    kpt_run(&w, 25000);
+    KT_EQ(kpt_row(&w, 0)->health, KP_DRAINING);
+    kpt_run(&w, 2000);
     KT_EQ(kpt_row(&w, 0)->health, KP_DEAD);
     KT_EQ(kpt_row(&w, 0)->reason, KP_REASON_DRAINED);
     KT_TRUE(kpt_row(&w, 0)->condemned);
     kpt_fini(&w);
+}
+
+/* Whatever the pod's grace is: at its deadline the broker seals by itself, and is condemned when it
+ * has not gone soon after, with time left before the SIGKILL. */
+static void R29_the_deadline_follows_the_grace_of_the_pod(void)
+{
+    static const int32_t graces[] = {4, 10, 12, 30, 90};
+    for (size_t i = 0; i < KC_ARRAY_LEN(graces); i++) {
+        begin(3);
+        w.b[0].grace_s = graces[i];
+        kpt_slices(&w);
+        w.b[0].draining = true;
+        kpt_run(&w, 2 * KPT_TICK_MS);
+        KT_EQ(kpt_row(&w, 0)->health, KP_DRAINING);
+        int64_t told = w.now;
+        while (kpt_row(&w, 0)->health == KP_DRAINING && w.now < told + 100000) {
+            kpt_run(&w, KPT_TICK_MS);
+        }
+        struct kp_drain d = kp_drain_of(graces[i]);
+        KT_EQ(kpt_row(&w, 0)->health, KP_DEAD);
+        KT_TRUE(kpt_row(&w, 0)->condemned);
+        KT_TRUE(w.now - told + 2 * KPT_TICK_MS >= d.drain_ms);
+        KT_TRUE(w.now - told < (int64_t)graces[i] * 1000);
+        kpt_fini(&w);
+    }
 }
 
 static void R15_losing_everybody_unassigns_nobody_and_condemns_nobody(void)
@@ -488,6 +516,7 @@ KT_MAIN("liveness", KT(R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing),
         KT(R14_a_draining_broker_is_given_nothing),
         KT(R29_the_only_healthy_broker_keeps_its_partitions_while_draining),
         KT(R29_over_the_drain_deadline_a_broker_is_condemned),
+        KT(R29_the_deadline_follows_the_grace_of_the_pod),
         KT(R15_losing_everybody_unassigns_nobody_and_condemns_nobody),
         KT(a_total_outage_with_one_that_stays_away_ends_after_the_wait),
         KT(a_restart_within_the_interval_keeps_its_partitions_and_condemns_its_past),

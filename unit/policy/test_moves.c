@@ -187,6 +187,46 @@ static void waves_grow_where_a_drain_would_take_too_long(void)
     kpt_fini(&w);
 }
 
+/* With less time, larger waves from the beginning. */
+static void R29_a_short_grace_hurries_the_drain(void)
+{
+    begin(2, 200);
+    for (int i = 0; i < 5; i++) {
+        kpt_topic(&w, 200);
+    }
+    KT_REQUIRE(kpt_await_settled(&w, 30000));
+    w.b[1].grace_s = 10;
+    kpt_slices(&w);
+    w.b[1].draining = true;
+    KT_TRUE(most_under_way(2500) > 8);
+    kpt_fini(&w);
+}
+
+/* A target that does not get warm is not waited for until the source is killed. */
+static void R29_a_short_grace_shortens_the_wait_for_the_target(void)
+{
+    begin(2, 8);
+    w.step_only = true; /* nobody prepares anything */
+    w.b[1].grace_s = 10;
+    kpt_slices(&w);
+    for (int k = 0; k * KPT_TICK_MS < 2600; k++) {
+        KT_EQ(count_phase(KP_MOVE_RELEASE), 0);
+        for (int id = 0; id < 2; id++) {
+            struct kp_status s = {.broker = id,
+                                  .stream = w.b[id].stream,
+                                  .incarnation = w.b[id].incarnation,
+                                  .healthy = true,
+                                  .draining = id == 1,
+                                  .serving = true};
+            kp_ctl_status(w.c, &s, w.now);
+        }
+        kpt_run(&w, KPT_TICK_MS);
+    }
+    kpt_run(&w, KPT_TICK_MS);
+    KT_TRUE(count_phase(KP_MOVE_RELEASE) > 0);
+    kpt_fini(&w);
+}
+
 static void R26_draining_hands_over_at_once_and_every_move_was_led_throughout(void)
 {
     begin(3, 90);
@@ -425,7 +465,8 @@ KT_MAIN("moves", KT(homes_are_even_and_each_topic_is_spread),
         KT(scale_out_moves_its_share_and_keeps_the_rest),
         KT(failback_prepares_at_once_and_releases_after_ten_seconds_of_serving),
         KT(hold_down_doubles_with_each_crash), KT(at_most_a_wave_per_pair_is_released_at_once),
-        KT(waves_grow_where_a_drain_would_take_too_long),
+        KT(waves_grow_where_a_drain_would_take_too_long), KT(R29_a_short_grace_hurries_the_drain),
+        KT(R29_a_short_grace_shortens_the_wait_for_the_target),
         KT(R26_draining_hands_over_at_once_and_every_move_was_led_throughout),
         KT(a_move_is_relayed_only_after_it_is_published),
         KT(a_source_that_never_releases_keeps_its_partition),

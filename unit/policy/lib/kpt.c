@@ -59,6 +59,7 @@ void kpt_slices(struct kpt *w)
             e->ordinal = id;
             e->ready = b->serving;
             e->created_ms = b->pod;
+            e->grace_s = b->grace_s;
             snprintf(e->pod_uid, sizeof(e->pod_uid), "pod-%d-%d", (int)id, (int)b->pod);
             snprintf(e->host, sizeof(e->host), "demo-%d", (int)id);
         }
@@ -75,6 +76,7 @@ void kpt_boot(struct kpt *w, int32_t id)
     *b = (struct kpt_broker){.listed = b->listed,
                              .slice = b->slice,
                              .pod = b->pod,
+                             .grace_s = b->grace_s,
                              .apart = b->apart,
                              .protocol_version = 1,
                              .up = true,

@@ -21,6 +21,7 @@ struct kpt_broker {
     bool apart; /* its stream is not dialled (heartbeats blocked) */
     int32_t slice;
     int32_t pod; /* count of pods of this ordinal */
+    int32_t grace_s; /* of its pod; 0 = the default */
     uint64_t stream;
     bool dialled, full_due;
     int64_t dial_ms, said_ms, boot_ms;

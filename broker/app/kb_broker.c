@@ -311,23 +311,12 @@ static void set_listeners(struct kb_broker *b)
     }
 }
 
-static int32_t max_connections(const struct kb_app *app)
-{
-    int32_t wanted = (int32_t)kb_start_i64(app, "max.connections");
-    int64_t files = rt_raise_open_files();
-    int32_t cap = kb_connection_cap(wanted, files);
-    if (cap < wanted) {
-        kc_log(KC_WARN, "broker", "event=max_connections_lowered to=%d from=%d file_limit=%lld",
-               cap, wanted, (long long)files);
-    }
-    return cap;
-}
-
 static int open_net(struct kb_broker *b, struct kc_err *err)
 {
     const struct kb_config *c = b->config;
     const struct kb_app *app = &b->app;
     struct kn_listener_opts opts[KP_LISTENERS_MAX];
+    b->app.connection_cap = kb_connection_cap(rt_raise_open_files());
     for (int32_t i = 0; i < c->n_listeners; i++) {
         opts[i] = (struct kn_listener_opts){c->listeners[i].name, c->listeners[i].bind,
                                             c->listeners[i].port};
@@ -336,8 +325,8 @@ static int open_net(struct kb_broker *b, struct kc_err *err)
         .listeners = opts,
         .n_listeners = c->n_listeners,
         .limits = {.max_frame_bytes = (int32_t)kb_start_i64(app, "socket.request.max.bytes"),
-                   .max_connections = max_connections(app),
-                   .max_connections_per_ip = (int32_t)kb_start_i64(app, "max.connections.per.ip"),
+                   .max_connections = app->connection_cap, /* until the first image */
+                   .max_connections_per_ip = app->connection_cap,
                    .idle_ms = kb_start_i64(app, "connections.max.idle.ms"),
                    .frame_ms = FRAME_MS,
                    .stall_ms = STALLED_PEER_MS,

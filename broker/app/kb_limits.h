@@ -7,7 +7,7 @@
 
 #include "base/kc_base.h"
 
-/* How many of `wanted` connections may be accepted: at most half of the descriptors. */
-int32_t kb_connection_cap(int32_t wanted, int64_t file_limit);
+/* How many connections may be accepted, whatever max.connections says: half of the descriptors. */
+int32_t kb_connection_cap(int64_t file_limit);
 
 #endif

@@ -7,8 +7,10 @@
 
 #include <sched.h>
 
+#include "base/kc_log.h"
 #include "groups/kg_groups.h"
 #include "handlers/kb_kafka_config.h"
+#include "net/kn_net.h"
 
 static struct ki_image *latch(struct kb_app *app)
 {
@@ -110,6 +112,17 @@ static void name_slots(struct kb_app *app, const struct ki_image *im)
     }
 }
 
+static void limit_connections(struct kb_app *app, const struct ki_image *im)
+{
+    int32_t wanted = (int32_t)kb_broker_i64(app, im, "max.connections");
+    int32_t max = app->connection_cap ? KC_MIN(wanted, app->connection_cap) : wanted;
+    if (max < wanted && wanted != app->lowered_from) {
+        app->lowered_from = wanted;
+        kc_log(KC_WARN, "broker", "event=max_connections_lowered to=%d from=%d", max, wanted);
+    }
+    kn_limit_connections(app->net, max, (int32_t)kb_broker_i64(app, im, "max.connections.per.ip"));
+}
+
 void kb_set_image(struct kb_app *app, struct ki_image *im)
 {
     if (im && app->data) {
@@ -122,6 +135,9 @@ void kb_set_image(struct kb_app *app, struct ki_image *im)
         struct ks_cleaner_config cleaner;
         kb_cleaner_config(app, im, &cleaner);
         ks_engine_cleaner(app->engine, &cleaner);
+    }
+    if (im && app->net) {
+        limit_connections(app, im);
     }
     if (im && app->groups) {
         kg_groups_image(app->groups, im);

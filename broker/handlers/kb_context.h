@@ -32,6 +32,8 @@ struct kb_app {
     struct ks_engine *engine;
     struct kg_groups *_Atomic groups; /* NULL until the volume is open */
     struct kn_server *net;
+    int32_t connection_cap; /* whatever max.connections says; 0 = none */
+    int32_t lowered_from; /* the max.connections above it that was last complained of */
     struct kb_admin_port admin;
     struct kb_metrics metrics;
     _Atomic bool draining;

@@ -124,14 +124,13 @@ static bool check_configs(struct kb_req *req,
         return false;
     }
     for (int32_t i = 0; i < t->n_configs && !c->error; i++) {
-        const struct ki_key *def = ki_key_find(KI_TOPIC_KEY, t->configs[i].name);
-        char *why = kb_alloc(req, 1, 160);
+        char *why = kb_alloc(req, 1, KI_WHY_MAX);
         if (!why) {
             return false;
         }
+        const struct ki_key *def =
+            ki_key_take(KI_TOPIC_KEY, t->configs[i].name, t->configs[i].value, why, KI_WHY_MAX);
         if (!def) {
-            kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
-        } else if (!ki_key_check(def, t->configs[i].value, why, 160)) {
             kb_refuse(c, KAFKA_INVALID_CONFIG, why);
         } else {
             configs[i].name = def->name;

@@ -11,7 +11,7 @@
 #include "wire/kw_errors.h"
 #include "wire/kw_incremental_alter_configs.h"
 
-enum { TOPIC = 2, TIMEOUT_MS = 30000, WHY_MAX = 160 };
+enum { TOPIC = 2, TIMEOUT_MS = 30000 };
 enum { OP_SET = 0, OP_DELETE = 1, OP_APPEND = 2, OP_SUBTRACT = 3 };
 
 static bool lists(const char *list, struct kc_str item)
@@ -61,7 +61,7 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
 {
     const struct ki_key *def = ki_key_find(KI_TOPIC_KEY, in->name);
     int8_t op = in->config_operation;
-    char *why = kb_alloc(req, 1, WHY_MAX);
+    char *why = kb_alloc(req, 1, KI_WHY_MAX);
     if (!why) {
         return false;
     }
@@ -69,7 +69,8 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
         return true; /* it is not set: Kafka has no objection either */
     }
     if (!def) {
-        kb_refuse(c, KAFKA_INVALID_CONFIG, "There is no topic config of that name.");
+        (void)ki_key_take(KI_TOPIC_KEY, in->name, in->value, why, KI_WHY_MAX);
+        kb_refuse(c, KAFKA_INVALID_CONFIG, why);
         return true;
     }
     if (op >= OP_APPEND && def->type != KI_LIST) {
@@ -90,7 +91,7 @@ static bool edit(struct kb_req *req, const struct ki_topic *topic,
     if (!out->value) {
         return false;
     }
-    if (!ki_key_check(def, kc_str_of(out->value), why, WHY_MAX)) {
+    if (!ki_key_take(KI_TOPIC_KEY, in->name, kc_str_of(out->value), why, KI_WHY_MAX)) {
         kb_refuse(c, KAFKA_INVALID_CONFIG, why);
     }
     return true;

@@ -37,6 +37,7 @@ struct kn_loop {
 
 struct kn_server {
     struct kn_limits limits;
+    _Atomic int32_t max_connections, max_connections_per_ip; /* in force (kn_limit_connections) */
     struct kn_handler handler;
     struct kn_counters counters;
     int32_t n_listeners;

@@ -98,6 +98,7 @@ int kn_server_new(const struct kn_opts *opts, struct kn_server **ret, struct kc_
     }
     struct kn_server *s = kc_zalloc(sizeof(*s));
     s->limits = opts->limits;
+    kn_limit_connections(s, opts->limits.max_connections, opts->limits.max_connections_per_ip);
     s->handler = opts->handler;
     kc_map_init(&s->per_ip);
     for (int32_t i = 0; i < opts->n_listeners; i++) {
@@ -122,6 +123,12 @@ uint16_t kn_listener_port(const struct kn_server *s, int32_t listener)
 int32_t kn_n_listeners(const struct kn_server *s)
 {
     return s->n_listeners;
+}
+
+void kn_limit_connections(struct kn_server *s, int32_t max, int32_t max_per_ip)
+{
+    atomic_store(&s->max_connections, max);
+    atomic_store(&s->max_connections_per_ip, max_per_ip);
 }
 
 struct kn_counters *kn_server_counters(struct kn_server *s)
@@ -182,9 +189,9 @@ static void take(struct kn_listener *l, int fd, const struct sockaddr_storage *s
     c->listener = l->index;
     peer_name(sa, c);
     const char *full = NULL;
-    if (atomic_load(&s->counters.connections) >= s->limits.max_connections) {
+    if (atomic_load(&s->counters.connections) >= atomic_load(&s->max_connections)) {
         full = "max.connections is reached";
-    } else if (ip_add(s, c->ip, 1) > s->limits.max_connections_per_ip) {
+    } else if (ip_add(s, c->ip, 1) > atomic_load(&s->max_connections_per_ip)) {
         ip_add(s, c->ip, -1);
         full = "max.connections.per.ip is reached";
     }

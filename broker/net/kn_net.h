@@ -31,8 +31,8 @@ struct kn_listener_opts {
 
 struct kn_limits {
     int32_t max_frame_bytes; /* socket.request.max.bytes */
-    int32_t max_connections; /* max.connections */
-    int32_t max_connections_per_ip; /* max.connections.per.ip */
+    int32_t max_connections; /* max.connections, at first (kn_limit_connections) */
+    int32_t max_connections_per_ip; /* max.connections.per.ip, likewise */
     int64_t idle_ms; /* connections.max.idle.ms */
     int64_t frame_ms; /* a frame once begun must be whole by then, plus 1 s per 64 KiB */
     int64_t stall_ms; /* a peer that does not take an answer for so long is closed */
@@ -77,6 +77,9 @@ int kn_server_new(const struct kn_opts *opts, struct kn_server **ret, struct kc_
 uint16_t kn_listener_port(const struct kn_server *s, int32_t listener);
 int32_t kn_n_listeners(const struct kn_server *s);
 struct kn_counters *kn_server_counters(struct kn_server *s);
+/* Other limits from the next connection on; those that are open stay, as in Kafka (KIP-308, KIP-402).
+ * [any] */
+void kn_limit_connections(struct kn_server *s, int32_t max, int32_t max_per_ip);
 
 /* What an answer of up to `want` bytes may take of the budget: half of what is left of its first half,
  * so that answers to peers that do not read never fill it, but at least what a small answer needs; -1

@@ -29,13 +29,12 @@ const struct ki_key *ki_key_find(enum ki_key_scope scope, struct kc_str name)
 
 bool ki_key_at_start(const char *name)
 {
+    /* In Kafka they are read-only, too. */
     static const char *const keys[] = {"connections.max.idle.ms",
                                        "group.initial.rebalance.delay.ms",
                                        "group.max.session.timeout.ms",
                                        "group.max.size",
                                        "group.min.session.timeout.ms",
-                                       "max.connections",
-                                       "max.connections.per.ip",
                                        "offset.metadata.max.bytes",
                                        "offsets.retention.check.interval.ms",
                                        "offsets.retention.minutes",
@@ -50,6 +49,19 @@ bool ki_key_at_start(const char *name)
 }
 
 /* ---- checking ---- */
+
+enum { SHOWN_MAX = 60 };
+
+/* What somebody wrote, for a message: cut short, and plain enough for a JSON text. */
+static const char *show(struct kc_str s, char out[SHOWN_MAX + 1])
+{
+    int32_t n = s.ptr ? KC_MIN(s.len, (int32_t)SHOWN_MAX) : 0;
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = s.ptr[i] < ' ' || s.ptr[i] > '~' ? '?' : s.ptr[i];
+    }
+    out[n] = '\0';
+    return out;
+}
 
 static bool one_of(struct kc_str v, const char *list)
 {
@@ -120,9 +132,26 @@ bool ki_key_check(const struct ki_key *def, struct kc_str value, char *why, size
         ok = number_valid(def, value);
     }
     if (!ok) {
-        snprintf(why, cap, "must be %s%s%s, is \"%.*s\"", names[def->type],
-                 *def->valid ? ", valid: " : "", def->valid, KC_MIN(value.len, 60),
-                 value.ptr ? value.ptr : "");
+        char shown[SHOWN_MAX + 1];
+        snprintf(why, cap, "must be %s%s%s, is \"%s\"", names[def->type],
+                 *def->valid ? ", valid: " : "", def->valid, show(value, shown));
     }
     return ok;
+}
+
+const struct ki_key *ki_key_take(enum ki_key_scope scope, struct kc_str name, struct kc_str value,
+                                 char *why, size_t cap)
+{
+    const struct ki_key *def = ki_key_find(scope, name);
+    char text[KI_WHY_MAX], shown[SHOWN_MAX + 1];
+    if (!def) {
+        snprintf(why, cap, "Unknown %s config name: %s", scope == KI_TOPIC_KEY ? "topic" : "broker",
+                 show(name, shown));
+        return NULL;
+    }
+    if (!ki_key_check(def, value, text, sizeof(text))) {
+        snprintf(why, cap, "%s %s", def->name, text);
+        return NULL;
+    }
+    return def;
 }

@@ -281,9 +281,20 @@ def topics_follow_their_kaastopic(c):
     declare(4, {"max.message.bytes": "2000"})
     eventually(lambda: led() == 4, 20, what="more partitions")
     eventually(lambda: not kcat_put(c, "declared", "x" * 5000), 10, 0.5, what="a changed config in open logs")
+    # What no broker takes changes nothing, and the object says what is wrong.
+    declare(4, {"max.message.bytes": "lots", "retention.msec": "1"})
+    def refused():
+        ready = [x for x in c.object("kaastopics", "declared")["status"]["conditions"] if x["type"] == "Ready"][0]
+        return ready if (ready["status"], ready["reason"]) == ("False", "InvalidConfig") else None
+    text = eventually(refused, 10, 0.1, what="reason InvalidConfig")["message"]
+    check("Unknown topic config name: retention.msec" in text and "max.message.bytes must be a 32-bit number" in text, text)
     out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type",
                              "topics", "--entity-name", "declared", "--describe")
-    check("max.message.bytes=2000" in out and "retention.ms" not in out, "what the file no longer says is gone", out)
+    check("max.message.bytes=2000" in out, "the last good config is not in force", out)
+    check("retention.ms" not in out, "what the file no longer says is gone", out)
+    declare(4, {"max.message.bytes": "20000"})
+    eventually(lambda: kcat_put(c, "declared", "x" * 5000), 10, 0.5, what="the corrected config")
+    check(refused() is None)
     c.topics = []
     c.write_spec()
     with c.conn(0) as conn:
@@ -307,6 +318,22 @@ def broker_configs_follow_the_kaascluster(c):
     out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", c.bootstrap, "--entity-type",
                              "brokers", "--entity-default", "--describe")
     check("num.partitions=4" in out and "DYNAMIC_DEFAULT_BROKER_CONFIG" in out, out)
+    # Of connections, too: the next one is refused, those that are open stay.
+    with c.conn(0) as conn:
+        c.config = {"num.partitions": "4", "max.connections.per.ip": "1"}
+        c.write_spec()
+        def refused():
+            try:
+                with c.conn(0) as other:
+                    other.api_versions()
+                return False
+            except OSError:
+                return True
+        eventually(refused, 10, 0.1, what="max.connections.per.ip of the new spec")
+        check(conn.api_versions(), "a connection that was open is closed")
+        c.config = {"num.partitions": "4"}
+        c.write_spec()
+        eventually(lambda: not refused(), 10, 0.1, what="the default again")
     check(c.pids() == pids, "a change that needs no restart restarted a broker", pids, c.pids())
 
 
@@ -320,7 +347,7 @@ def events(c, reason):
 def a_rollout_leaves_a_report(c):
     c.create_topic("rolled", 12)
     pids = c.pids()
-    c.config = {**(c.config or {}), "max.connections": "5000"}  # read at start: it rolls the brokers
+    c.config = {**(c.config or {}), "group.max.size": "5000"}  # read at start: it rolls the brokers
     c.write_spec()
     done = lambda: not set(pids) & set(c.pids()) and "finishedAt" in c.status().get("lastRollout", {})
     eventually(done, 180, 0.2, what="the end of the rollout")

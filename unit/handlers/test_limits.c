@@ -10,6 +10,7 @@
 #include "wire/kw_create_partitions.h"
 #include "wire/kw_create_topics.h"
 #include "wire/kw_errors.h"
+#include "wire/kw_metadata.h"
 
 enum { MANY = 60000, IN_TIME_MS = 3000, NAME = 16 };
 
@@ -122,5 +123,32 @@ static void an_assignment_of_a_million_partitions(void)
     down();
 }
 
-KT_MAIN("limits", KT(sixty_thousand_topics_in_one_request),
+/* Dynamic in Kafka, too: in force with the image, for new connections. */
+static void connection_limits_follow_the_image(void)
+{
+    up();
+    struct hx_client other;
+    h.configs[0] = (struct ki_config){"max.connections.per.ip", "1"};
+    h.n_configs = 1;
+    hx_publish(&h);
+    hx_dial(&h, &other, 0);
+    KT_EQ(hx_receive_raw(&other), -1);
+    hx_hang_up(&other);
+    h.configs[0] = (struct ki_config){"max.connections.per.ip", "2"};
+    hx_publish(&h);
+    struct kw_metadata_request ask = {.n_topics = -1};
+    hx_dial(&h, &other, 0);
+    KT_TRUE(hx_call(&other, 3, 5, &ask) != NULL);
+    KT_TRUE(hx_call(&c, 3, 5, &ask) != NULL); /* that was open all the time */
+    hx_hang_up(&other);
+    h.app.connection_cap = 1; /* descriptors are for the log first */
+    h.configs[0] = (struct ki_config){"max.connections", "50"};
+    hx_publish(&h);
+    hx_dial(&h, &other, 0);
+    KT_EQ(hx_receive_raw(&other), -1);
+    hx_hang_up(&other);
+    down();
+}
+
+KT_MAIN("limits", KT(connection_limits_follow_the_image), KT(sixty_thousand_topics_in_one_request),
         KT(an_assignment_of_a_million_partitions))

@@ -352,23 +352,23 @@ describe_broker(const char *name, struct kc_str key, int32_t *ret_n)
 /* What is read at start is what the file said then, until the next start: clients are told so. */
 static void configs_that_are_read_at_start_are_the_files(void)
 {
-    static const struct ki_config file[] = {{"max.connections", "500"}};
+    static const struct ki_config file[] = {{"group.max.size", "500"}};
     up();
     h.app.configs = file;
     h.app.n_configs = 1;
-    h.configs[0] = (struct ki_config){"max.connections", "600"};
+    h.configs[0] = (struct ki_config){"group.max.size", "600"};
     h.n_configs = 1;
     hx_publish(&h);
     int32_t n;
     const struct kw_describe_configs_response_resource_result *d =
-        describe_broker("1", KC_STR_LIT("max.connections"), &n);
+        describe_broker("1", KC_STR_LIT("group.max.size"), &n);
     KT_REQUIRE(n == 1);
     KT_TRUE(kc_str_eqz(d->value, "500"));
     KT_EQ(d->config_source, KB_SOURCE_BROKER);
     KT_EQ(d->n_synonyms, 2); /* the file's, the default */
     struct ki_image *im = kb_image(&h.app);
-    KT_EQ(kb_broker_i64(&h.app, im, "max.connections"), 500);
-    KT_EQ(kb_start_i64(&h.app, "max.connections"), 500);
+    KT_EQ(kb_broker_i64(&h.app, im, "group.max.size"), 500);
+    KT_EQ(kb_start_i64(&h.app, "group.max.size"), 500);
     ki_image_unref(im);
     down();
 }

@@ -439,6 +439,31 @@ static void connections_past_the_caps_are_refused(void)
     down(1);
 }
 
+/* As KIP-308 and KIP-402 have it: new limits are for new connections. */
+static void other_caps_are_in_force_with_the_next_connection(void)
+{
+    struct kn_limits l = limits();
+    l.max_connections = 2;
+    up(&l, 1);
+    int a = dial(), b = dial();
+    put_frame(b, "e b");
+    KT_STR(get_frame(b), "e b");
+    kn_limit_connections(fx.server, 3, 2000);
+    int c = dial();
+    put_frame(c, "e c");
+    KT_STR(get_frame(c), "e c");
+    kn_limit_connections(fx.server, 2000, 1);
+    int d = dial();
+    KT_STR(get_frame(d), "closed");
+    put_frame(a, "e a"); /* what is open stays */
+    KT_STR(get_frame(a), "e a");
+    close(a);
+    close(b);
+    close(c);
+    close(d);
+    down(1);
+}
+
 static void a_spent_budget_slows_and_does_not_stop(void)
 {
     struct kn_limits l = limits();
@@ -487,5 +512,7 @@ KT_MAIN("conn", KT(garbage_closes_only_its_connection),
         KT(silent_requests_keep_their_place), KT(a_frame_in_single_bytes_is_whole_in_the_end),
         KT(large_frames_come_back_whole), KT(half_open_connections_cost_only_themselves),
         KT(a_frame_that_stays_unfinished_is_closed), KT(idle_connections_are_closed),
-        KT(connections_past_the_caps_are_refused), KT(a_spent_budget_slows_and_does_not_stop),
+        KT(connections_past_the_caps_are_refused),
+        KT(other_caps_are_in_force_with_the_next_connection),
+        KT(a_spent_budget_slows_and_does_not_stop),
         KT(a_port_in_use_is_an_error_that_names_the_listener))

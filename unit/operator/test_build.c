@@ -41,7 +41,7 @@ static void documents_are_the_golden_ones(void)
     struct ko_cluster *c =
         op_cluster("  image: registry/kaas:1\n  rack: {topologyKey: topology.kubernetes.io/zone}\n"
                    "  resources: {limits: {memory: 512Mi}}\n  config: {num.partitions: 3, "
-                   "max.connections: 500}\n");
+                   "group.max.size: 500}\n");
     check_golden("serviceaccount", ko_build_service_account(c));
     check_golden("role", ko_build_role(c));
     check_golden("rolebinding", ko_build_role_binding(c));
@@ -114,7 +114,8 @@ static bool rolls(const char *from, const char *to)
 /* What brokers read once takes a restart, and so does what may be a newer broker's. */
 static void a_setting_that_is_read_at_start_rolls_the_pods(void)
 {
-    KT_TRUE(rolls("  config: {max.connections: 5}\n", "  config: {max.connections: 6}\n"));
+    KT_TRUE(rolls("  config: {socket.request.max.bytes: 5000}\n",
+                  "  config: {socket.request.max.bytes: 6000}\n"));
     KT_TRUE(rolls("", "  config: {group.max.size: 100}\n"));
     KT_TRUE(rolls("  config: {not.known.yet: 1}\n", "  config: {not.known.yet: 2}\n"));
 }
@@ -134,9 +135,8 @@ static void a_setting_that_the_image_delivers_rolls_nothing(void)
         KT_FALSE(rolls("", one));
     }
     KT_TRUE(live > 30);
-    KT_FALSE(
-        rolls("  config: {log.retention.ms: 1000, max.connections: 5}\n",
-              "  config: {log.retention.ms: 2000, message.max.bytes: 9, max.connections: 5}\n"));
+    KT_FALSE(rolls("  config: {log.retention.ms: 1000, group.max.size: 5}\n",
+                   "  config: {log.retention.ms: 2000, max.connections: 9, group.max.size: 5}\n"));
 }
 
 static void claims_outlive_the_cluster_unless_told(void)

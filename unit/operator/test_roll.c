@@ -379,7 +379,7 @@ static void a_setting_that_needs_no_restart_starts_no_rollout(void)
     KT_TRUE(strstr(op_played.log, "cluster ns/demo 3|") != NULL); /* told, to be published */
     bed_get(&b, KO_STATEFULSET, "demo");
     KT_EQ(ko_generation(b.doc), generation);
-    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {config: {max.connections: \"500\"}}");
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {config: {group.max.size: \"500\"}}");
     bed_settle(&b);
     bed_get(&b, KO_STATEFULSET, "demo");
     KT_EQ(kc_json_int(b.doc, "spec.updateStrategy.rollingUpdate.partition", -1), 3);

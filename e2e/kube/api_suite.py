@@ -130,6 +130,17 @@ BAD_CLUSTERS = [
     ("spec.heartbeat", {"interval": "20s", "timeout": "60s"}, "200ms to 10s"),
     ("spec.limits", {"partitions": 200000}, "spec.limits.partitions must be 1 to 100000"),
     ("spec.replica", 3, "replica"),
+    ("spec.replicas", -1, "spec.replicas must be 1 to 128"),
+    ("spec.terminationGracePeriodSeconds", 3601, "spec.terminationGracePeriodSeconds must be 10 to 3600"),
+    ("spec.image", "kaas :1", "without blanks"),
+    ("spec.storage", {"existingClaim": "Data"}, "must be the name of a PersistentVolumeClaim"),
+    ("spec.storage", {"claimTemplate": {"resources": {"requests": {"storage": "lots"}}}}, "spec.storage.claimTemplate.resources.requests"),
+    ("spec.storage", {"claimTemplate": {"storageClassName": "A B", "resources": {"requests": {"storage": "1Gi"}}}}, "storage class"),
+    ("spec.resources", {"limits": {"memory": "1GB!"}}, "spec.resources.limits.memory"),
+    ("spec.listeners", [{"name": "health", "port": 1}], "must not be health"),
+    ("spec.listeners", [{"name": "a", "port": 70000}], "must be 1 to 65535"),
+    ("spec.rack", {"topologyKey": "zone/"}, "key of a node label"),
+    ("spec.podTemplate", {"spec": {"terminationGracePeriodSeconds": 60}}, "set spec.terminationGracePeriodSeconds"),
     ("metadata.name", "9lives", "a letter first"),
     ("metadata.name", "a" * 41, "at most 40"),
 ]
@@ -152,7 +163,10 @@ def good_clusters_are_accepted(k):
                         ("spec.config", {"num.partitions": 3, "auto.create.topics.enable": "true"}),
                         ("spec.heartbeat", {"interval": "500ms", "timeout": "2s"}),
                         ("spec.podTemplate", {"metadata": {"labels": {"a": "b"}}, "spec": {"nodeSelector": {"a": "b"}}}),
-                        ("spec.resources", {"limits": {"cpu": 1, "memory": "1Gi"}})]:
+                        ("spec.rack", {"topologyKey": "topology.kubernetes.io/zone"}),
+                        ("spec.image", "registry.example:5000/kaas/broker@sha256:" + 64 * "a"),
+                        ("spec.storage", {"existingClaim": "data.v2"}),
+                        ("spec.resources", {"requests": {"cpu": "0.5"}, "limits": {"cpu": 1, "memory": "1Gi"}})]:
         accept(k, changed(fresh, path, value))
 
 
@@ -229,6 +243,8 @@ def topics_are_checked_and_printed(k):
     fresh = changed(TOPIC, "metadata.name", "other")
     refuse(k, changed(fresh, "spec.topicName", "__consumer_offsets"), "internal topic")
     refuse(k, changed(fresh, "spec.topicName", ".."), "spec.topicName must be")
+    refuse(k, changed(fresh, "spec.cluster", "Demo"), "spec.cluster must be the name of a KaasCluster")
+    refuse(k, changed(fresh, "spec.replicationFactor", 0), "spec.replicationFactor must be 1 to 32767")
     refuse(k, changed(fresh, "spec.topicName", "a b"), "spec.topicName must be")
     refuse(k, changed(fresh, "metadata.name", "a" * 250), "set spec.topicName")
     accept(k, changed(TOPIC, "spec.partitions", 4))

@@ -15,7 +15,7 @@ enum {
     KO_FIELD_ERRORS_MAX = 12,
     KO_LISTENERS_MAX = 8,
     KO_CONFIGS_MAX = 256,
-    KO_SETTING_MAX = 4096
+    KO_SETTING_MAX = 1024
 };
 
 struct ko_field_errors {
@@ -102,6 +102,9 @@ struct ko_topic {
     const struct ko_setting *settings;
 };
 int ko_topic_parse(json_t *doc, struct ko_topic **ret, struct ko_field_errors *errs);
+/* spec.config against the table of topic configs, as brokers check what clients ask for. Apart from
+ * ko_topic_parse: such a topic is well named, and what is in force of it stays. 0 or KC_E_CONFIG. */
+int ko_topic_check_config(const struct ko_topic *t, struct ko_field_errors *errs);
 void ko_topic_free(struct ko_topic *t);
 /* Kafka's rule: 1..249 of [a-zA-Z0-9._-], not "." or "..". */
 bool ko_topic_name_valid(const char *name);

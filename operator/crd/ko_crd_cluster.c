@@ -29,6 +29,27 @@ static bool dns_label(const char *s, size_t max, bool letter_first)
     return s[0] != '-' && s[len - 1] != '-' && !(letter_first && digit_first);
 }
 
+static bool alnum(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* [prefix/]name, as Kubernetes has it: the prefix a DNS name. */
+static bool label_key(const char *s)
+{
+    const char *slash = strchr(s, '/'), *name = slash ? slash + 1 : s;
+    size_t len = strlen(name);
+    if (slash && !ko_dns_name(s, (size_t)(slash - s), 253)) {
+        return false;
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (!alnum(name[i]) && (i == 0 || i + 1 == len || !strchr("-._", name[i]))) {
+            return false;
+        }
+    }
+    return len > 0 && len <= 63;
+}
+
 static void default_at(json_t *doc, const char *path, json_t *value)
 {
     if (kc_json_at(doc, path)) {
@@ -99,7 +120,7 @@ static void parse_storage(struct ko_cluster *c, struct ko_field_errors *e)
     if (*path && (strstr(path, "..") || strlen(path) > 1024)) {
         ko_field_error(e, "spec.storage.hostPath", "must be a path without \"..\"");
     }
-    if (*claim && !dns_label(claim, 253, false) && !strchr(claim, '.')) {
+    if (*claim && !ko_dns_name(claim, strlen(claim), 253)) {
         ko_field_error(e, "spec.storage.existingClaim", "must name a PersistentVolumeClaim");
     }
     if (template && !json_is_object(template)) {
@@ -136,8 +157,13 @@ static void parse_listener(struct ko_cluster *c, int32_t i, struct ko_field_erro
     ko_field_known(c->doc, at, fields, e);
     snprintf(path, sizeof(path), "%s.name", at);
     l->name = ko_field_str(c->doc, path, "", e);
-    if (!dns_label(l->name, 15, false)) {
-        ko_field_error(e, path, "must be a lower-case DNS label of at most 15 characters");
+    if (!dns_label(l->name, 15, true) || strstr(l->name, "--")) {
+        ko_field_error(e, path,
+                       "must be at most 15 lower-case letters, digits and single dashes, a letter "
+                       "first");
+    }
+    if (strcmp(l->name, "health") == 0) {
+        ko_field_error(e, path, "must not be health, which is another port of the pods");
     }
     snprintf(path, sizeof(path), "%s.port", at);
     l->port = (uint16_t)ko_field_int(c->doc, path, 0, 1, 65535, e);
@@ -221,11 +247,20 @@ static void parse_spec(struct ko_cluster *c, struct ko_field_errors *e)
     c->max_topics = (int32_t)ko_field_int(d, "spec.limits.topics", 2000, 1, 10000, e);
     c->max_partitions = (int32_t)ko_field_int(d, "spec.limits.partitions", 20000, 1, 100000, e);
     c->rack_key = ko_field_str(d, "spec.rack.topologyKey", "", e);
+    if (*c->rack_key && !label_key(c->rack_key)) {
+        ko_field_error(e, "spec.rack.topologyKey",
+                       "must be the key of a node label, such as topology.kubernetes.io/zone");
+    }
     c->resources = kc_json_at(d, "spec.resources");
     c->pod_template = kc_json_at(d, "spec.podTemplate");
     if ((c->resources && !json_is_object(c->resources)) ||
         (c->pod_template && !json_is_object(c->pod_template))) {
         ko_field_error(e, "spec", "resources and podTemplate must be maps");
+    }
+    if (kc_json_at(c->pod_template, "spec.terminationGracePeriodSeconds")) {
+        ko_field_error(e, "spec.podTemplate.spec.terminationGracePeriodSeconds",
+                       "set spec.terminationGracePeriodSeconds, after which brokers time their "
+                       "drain");
     }
     c->n_settings = ko_field_settings(d, "spec.config", &c->arena, &c->settings, e);
     check_settings(c, e);

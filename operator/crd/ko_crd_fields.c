@@ -21,6 +21,10 @@ void ko_field_error(struct ko_field_errors *e, const char *field, const char *fm
         vsnprintf(e->text[i] + len, sizeof(e->text[i]) - (size_t)len, fmt, ap);
         va_end(ap);
     }
+    /* Half of a letter would be no JSON, and no status could be written with it. */
+    for (char *s = e->text[i]; *s; s++) {
+        *s = *s < ' ' || *s > '~' ? '?' : *s;
+    }
 }
 
 const char *ko_field_errors_join(const struct ko_field_errors *e, char *out, size_t cap)
@@ -150,7 +154,8 @@ int32_t ko_field_settings(const json_t *doc, const char *path, struct kc_arena *
         if (!s || !key_valid(key) || !text || strlen(text) > KO_SETTING_MAX) {
             ko_field_error(
                 e, path,
-                "\"%.80s\" must be a lower-case key with a plain value of at most 4096 bytes", key);
+                "\"%.80s\" must be a lower-case key with a plain value of at most %d bytes", key,
+                KO_SETTING_MAX);
             continue;
         }
         s[n++] = (struct ko_setting){key, text};
@@ -160,6 +165,22 @@ int32_t ko_field_settings(const json_t *doc, const char *path, struct kc_arena *
     }
     *ret = s;
     return n;
+}
+
+static bool low_alnum(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool ko_dns_name(const char *s, size_t len, size_t max)
+{
+    for (size_t i = 0; i < len; i++) {
+        bool edge = i == 0 || i + 1 == len || s[i - 1] == '.' || s[i + 1] == '.';
+        if (!low_alnum(s[i]) && (edge || (s[i] != '-' && s[i] != '.'))) {
+            return false;
+        }
+    }
+    return len > 0 && len <= max;
 }
 
 void ko_field_known(const json_t *doc, const char *path, const char *const *names,

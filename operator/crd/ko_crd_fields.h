@@ -16,6 +16,8 @@ int64_t ko_field_duration_ms(const json_t *doc, const char *path, int64_t dflt, 
 /* A map of scalars as sorted settings; names in the arena. Returns the count. */
 int32_t ko_field_settings(const json_t *doc, const char *path, struct kc_arena *a,
                           const struct ko_setting **ret, struct ko_field_errors *e);
+/* A DNS-1123 subdomain, as names of objects are. */
+bool ko_dns_name(const char *s, size_t len, size_t max);
 /* Every key of the object at path is one of the names (terminated by NULL): catches typing errors
  * that an API server would drop silently. */
 void ko_field_known(const json_t *doc, const char *path, const char *const *names,

@@ -5,7 +5,9 @@
 #include "base/kc_hash.h"
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "crd/ko_crd_fields.h"
+#include "image/ki_keys.h"
 
 enum { ARENA_CHUNK = 1024, ARENA_MAX = 256 * 1024, PARTITIONS_MAX = 20000, TOPIC_MAX = 249 };
 
@@ -21,23 +23,10 @@ static bool low_alnum(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* A DNS-1123 subdomain; kept here because this library knows no store. */
-static bool object_name_valid(const char *s)
-{
-    size_t len = strlen(s);
-    for (size_t i = 0; i < len; i++) {
-        bool edge = i == 0 || i + 1 == len || s[i - 1] == '.' || s[i + 1] == '.';
-        if (!low_alnum(s[i]) && (edge || (s[i] != '-' && s[i] != '.'))) {
-            return false;
-        }
-    }
-    return len > 0 && len <= 240;
-}
-
 void ko_topic_object_name(const char *topic, const char *salt, char out[254])
 {
-    enum { SLUG_MAX = 200 };
-    if (!*salt && object_name_valid(topic)) {
+    enum { SLUG_MAX = 200, OBJECT_MAX = 240 };
+    if (!*salt && ko_dns_name(topic, strlen(topic), OBJECT_MAX)) {
         snprintf(out, 254, "%s", topic);
         return;
     }
@@ -103,6 +92,19 @@ int ko_topic_parse(json_t *doc, struct ko_topic **ret, struct ko_field_errors *e
     }
     *ret = t;
     return 0;
+}
+
+int ko_topic_check_config(const struct ko_topic *t, struct ko_field_errors *errs)
+{
+    char why[KI_WHY_MAX];
+    errs->n = 0;
+    for (int32_t i = 0; i < t->n_settings; i++) {
+        const struct ko_setting *s = &t->settings[i];
+        if (!ki_key_take(KI_TOPIC_KEY, kc_str_of(s->name), kc_str_of(s->value), why, sizeof(why))) {
+            ko_field_error(errs, "spec.config", "%s", why);
+        }
+    }
+    return errs->n > 0 ? KC_E_CONFIG : 0;
 }
 
 void ko_topic_free(struct ko_topic *t)

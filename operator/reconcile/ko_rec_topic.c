@@ -438,6 +438,11 @@ static void run_object(struct ko_rec *r, const char *queue_key, struct ko_to *t,
         snprintf(text, sizeof(text), "topic \"%.249s\" belongs to the older KaasTopic \"%.250s\"",
                  t->name->topic, ko_name(owner->doc));
         finish_with(r, queue_key, t, &s);
+    } else if (ko_topic_check_config(spec, &errs)) {
+        /* As AlterConfigs, all or nothing: what was told last stays in force. */
+        s.reason = "InvalidConfig";
+        ko_field_errors_join(&errs, text, sizeof(text));
+        finish_with(r, queue_key, t, &s);
     } else {
         run_owner(r, queue_key, t, c, spec);
     }

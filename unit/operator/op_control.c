@@ -78,6 +78,13 @@ void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki
     note("topic %s %s %d|", cluster, t->name, t->n_parts);
     kc_uuid_to_b64(&t->id, op_played.topic_id);
     op_played.topic_parts = t->n_parts;
+    char *out = op_played.topic_config;
+    size_t cap = sizeof(op_played.topic_config), len = 0;
+    out[0] = '\0';
+    for (int32_t i = 0; i < t->n_configs && len < cap; i++) {
+        len += (size_t)snprintf(out + len, cap - len, "%s=%s;", t->configs[i].name,
+                                t->configs[i].value);
+    }
 }
 
 void ko_control_topic_delete(struct ko_control *c, const char *cluster, const struct kc_uuid *id)

@@ -10,6 +10,7 @@ struct op_played {
     struct kp_endpoint eps[8];
     char topic_id[KC_UUID_B64_LEN + 1]; /* of the last topic told */
     int32_t topic_parts;
+    char topic_config[400]; /* "key=value;" of each */
     uint64_t rollout; /* to be measured */
     uint64_t done_ticket;
     int32_t done_error;

@@ -1,6 +1,7 @@
 /* KaasTopic: the oldest owns a name; deletion only by an observed deletion of the owner. */
 #include "base/kc_json.h"
 #include "base/kc_str.h"
+#include "image/ki_keys.h"
 #include "op_bed.h"
 
 #define TOPIC(name, spec)                                                                          \
@@ -298,10 +299,84 @@ static void an_object_whose_topic_is_dead_gets_a_new_one(void)
     bed_stop(&b);
 }
 
+static const char *reason(struct bed *b, const char *name)
+{
+    bed_get(b, KO_KAASTOPIC, name);
+    return kc_json_str(b->doc, "status.conditions.0.reason", "");
+}
+
+static bool says(struct bed *b, const char *text)
+{
+    return strstr(kc_json_str(b->doc, "status.conditions.0.message", ""), text) != NULL;
+}
+
+/* As a client's CreateTopics: refused, in the same words; nothing is made until it is corrected. */
+static void a_topic_with_an_unknown_setting_is_not_created(void)
+{
+    struct bed b;
+    char why[KI_WHY_MAX];
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC,
+               TOPIC("orders", "config: {retention.msec: \"5\", cleanup.policy: sometimes}"));
+    bed_settle(&b);
+    KT_STR(op_played.log, "");
+    KT_STR(reason(&b, "orders"), "InvalidConfig");
+    KT_STR(bed_cond(&b, "Ready"), "False");
+    KT_TRUE(
+        !ki_key_take(KI_TOPIC_KEY, kc_str_of("retention.msec"), kc_str_of("5"), why, sizeof(why)));
+    KT_TRUE(says(&b, why));
+    KT_TRUE(!ki_key_take(KI_TOPIC_KEY, kc_str_of("cleanup.policy"), kc_str_of("sometimes"), why,
+                         sizeof(why)));
+    KT_TRUE(says(&b, why)); /* both are named at once */
+    KT_STR(kc_json_str(b.doc, "status.topicId", "none"), "none");
+    bed_merge(&b, KO_KAASTOPIC, "orders",
+              "spec: {config: {retention.msec: null, cleanup.policy: compact}}");
+    bed_settle(&b);
+    KT_STR(op_played.log, "topic ns/demo orders 1|");
+    KT_STR(op_played.topic_config, "cleanup.policy=compact;");
+    KT_STR(reason(&b, "orders"), "Reconciled");
+    bed_stop(&b);
+}
+
+/* The settings that were told last stay in force, whoever leads; the status is written once. */
+static void a_bad_setting_leaves_the_last_good_ones_in_force(void)
+{
+    struct bed b;
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC, TOPIC("orders", "config: {retention.ms: \"60000\"}"));
+    bed_settle(&b);
+    KT_STR(op_played.topic_config, "retention.ms=60000;");
+    op_played_reset();
+    bed_merge(&b, KO_KAASTOPIC, "orders",
+              "spec: {partitions: 4, config: {retention.ms: soon\u00e9}}");
+    bed_settle(&b);
+    KT_STR(reason(&b, "orders"), "InvalidConfig");
+    KT_TRUE(says(&b, "retention.ms must be a number, valid: -1.., is \"soon"));
+    KT_EQ(kc_json_int(b.doc, "status.observedGeneration", 0), ko_generation(b.doc));
+    int32_t writes = b.counting.writes;
+    for (int i = 0; i < 50; i++) {
+        bed_merge(&b, KO_KAASTOPIC, "orders",
+                  i % 2 ? "metadata: {labels: {a: b}}" : "metadata: {labels: {a: c}}");
+        b.cb.leader(b.cb.ctx, true);
+        bed_settle(&b);
+    }
+    KT_EQ(b.counting.writes, writes);
+    b.cb.leader(b.cb.ctx, false);
+    b.cb.leader(b.cb.ctx, true);
+    bed_settle(&b);
+    KT_TRUE(strstr(op_played.log, "topic") == NULL); /* neither the bad ones nor their absence */
+    bed_remove(&b, KO_KAASTOPIC, "orders"); /* and it can be deleted as it is */
+    bed_settle(&b);
+    KT_TRUE(strstr(op_played.log, "topic- ns/demo ") != NULL);
+    bed_stop(&b);
+}
+
 KT_MAIN("operator/topics", KT(a_topic_gets_an_identity_before_it_is_told),
         KT(a_younger_claim_is_a_conflict), KT(deletion_waits_for_the_data),
         KT(a_missing_object_is_made_again), KT(a_standby_forgets_what_the_leader_deleted),
         KT(without_its_cluster_a_topic_goes_and_data_stays), KT(clients_topics_become_objects),
         KT(a_topic_made_again_while_the_old_one_goes_is_another),
         KT(the_volumes_topics_are_adopted), KT(a_standby_does_not_bring_deleted_topics_back),
-        KT(an_object_whose_topic_is_dead_gets_a_new_one))
+        KT(an_object_whose_topic_is_dead_gets_a_new_one),
+        KT(a_topic_with_an_unknown_setting_is_not_created),
+        KT(a_bad_setting_leaves_the_last_good_ones_in_force))

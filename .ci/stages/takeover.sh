@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# takeover: how long partitions are without an acking leader when it is killed and when they are moved; with KAAS_SOAK=1 (./dev soak
-# takeover) 1,000 of them, 20 kills, and bounds. Arguments: scenarios.
+# takeover: how long partitions are without an acking leader when it is killed, when they are moved, and in rolling updates; with KAAS_SOAK=1
+# (./dev soak takeover) 1,000 of them, 20 kills, 20 rolling updates, and bounds. Arguments: scenarios.
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
-"$ROOT/.ci/deps.sh" build
-build release kaas-broker kaas-operator >&2
-exec python3 "$ROOT/e2e/local/moves.py" "$@"
+"$ROOT/.ci/deps.sh" build clients
+build release kaas-broker kaas-operator kaas-history >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for part in moves rollouts; do
+  say "$part"
+  python3 "$ROOT/e2e/local/$part.py" "$@" 2>&1 | tee "$log" >&2 || true
+  line=$(tail -n 1 "$log")
+  [ $# -gt 0 ] && [ "$line" = "0 passed, 0 failed" ] || count "$line"
+done
+finish

@@ -4,15 +4,12 @@ protocol version behind (old_heartbeat.c). No broker is lost by it, and nothing 
 
 Reduced: from the oldest to the newest, and back to the one before. KAAS_SOAK=1: forward and back between the newest and each."""
 
-import collections
 import os
 import pathlib
 import sys
-import threading
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import clients, history, local, runner  # noqa: E402
+from kaaslib import clients, history, local, rolling, runner  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -21,60 +18,10 @@ OLDEST, BEFORE, NEWEST = "kaas-broker-hb0", "kaas-broker-hb1", "kaas-broker"
 ROLLS = [NEWEST, OLDEST, NEWEST, BEFORE, NEWEST, BEFORE] if SOAK else [NEWEST, BEFORE]
 PROTOCOL = {OLDEST: 0, BEFORE: 0, NEWEST: 1}
 TOPIC, PARTITIONS = "rolled", 12
-LOST = ("lost", "wedged", "stalled")  # reasons that no rollout has
-
-
-class Watch(threading.Thread):
-    """The status of the cluster, all the time: who left Serving how often, who was out at once, and why."""
-
-    def __init__(self, c):
-        super().__init__(daemon=True)
-        self.c, self.over = c, threading.Event()
-        self.serving, self.left, self.wrong, self.looks = set(), collections.Counter(), [], 0
-
-    def run(self):
-        while not self.over.wait(0.02):
-            try:
-                rows = {r["id"]: r for r in self.c.status()["brokers"]}
-            except (OSError, ValueError, KeyError):
-                continue
-            self.looks += 1
-            now = {i for i, r in rows.items() if r["state"] == "Serving"}
-            self.left.update(self.serving - now)
-            self.serving = now
-            out = [(i, r["state"], r["reason"]) for i, r in rows.items() if i not in now]
-            if len(rows) != self.c.replicas or len(out) > 1 or any(reason in LOST for _, _, reason in out):
-                self.wrong.append((len(rows), out))
-
-
-def epochs(c):
-    with c.conn(0) as conn:
-        return {n: (p["leader"], p["epoch"]) for n, p in conn.metadata([TOPIC])["topics"][TOPIC]["partitions"].items()}
 
 
 def roll(c, program):
-    """Rolls all brokers to this program; what is wrong raises."""
-    before, pids = epochs(c), c.pids()
-    revision = c.status().get("lastRollout", {}).get("revision")
-    c.extra["image"] = str(c.bin / program)
-    w = Watch(c)
-    w.start()
-    t0 = time.monotonic()
-    try:
-        c.write_spec()
-        eventually(lambda: (r := c.status().get("lastRollout", {})).get("finishedAt") and r["revision"] != revision and r, 240, 0.1,
-                   f"the end of the rollout to {program}")
-        took = time.monotonic() - t0
-        eventually(lambda: {n: leader for n, (leader, _) in epochs(c).items()} == {n: leader for n, (leader, _) in before.items()}, 60, 0.2,
-                   "every partition at its home again")
-    finally:
-        w.over.set()
-        w.join()
-    check(not w.wrong, f"{len(w.wrong)} of {w.looks} looks at the status, first:", w.wrong[:3])
-    check(dict(w.left) == {0: 1, 1: 1, 2: 1}, "each broker leaves Serving once, not", dict(w.left))
-    check(not set(pids) & set(c.pids()), "a process stayed", pids, c.pids())
-    grown = {n: epoch - before[n][1] for n, (_, epoch) in epochs(c).items()}
-    check(all(g == 2 for g in grown.values()), "one move away and one back each, but epochs grew by", grown)
+    took, _ = rolling.roll(c, c.bin / program, TOPIC)
     rows = eventually(lambda: (rows := c.image_rows()) and all(r["state"] == "Serving" for r in rows.values()) and rows, 10, what="all serving")
     check({r["protocol"] for r in rows.values()} == {PROTOCOL[program]}, program, rows)
     check({r["everHealthy"] for r in rows.values()} == {program != OLDEST}, program, rows)
@@ -112,7 +59,7 @@ def an_old_image_that_stops_is_replaced(c):
     c.hold_back(2)
     c.kill(2)
     eventually(lambda: (c.broker_status(2) or {}).get("health") == "Dead", 5, 0.05, "Dead in status")
-    eventually(lambda: all(leader in (0, 1) for leader, _ in epochs(c).values()), 8, 0.05, "its partitions led elsewhere")
+    eventually(lambda: all(leader in (0, 1) for leader, _ in rolling.epochs(c, TOPIC).values()), 8, 0.05, "its partitions led elsewhere")
     c.let_go(2)
     c.wait_serving(3)
 

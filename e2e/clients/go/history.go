@@ -12,7 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const outstandingMax = 2000
@@ -167,25 +169,7 @@ func historyConsume(path string, number int64, bootstrap, spec string) error {
 	done := untilStdinEnds()
 	var read int64
 	for done.Err() == nil {
-		t0 := now()
-		fetches := cl.PollFetches(done)
-		t1 := now()
-		fetches.EachError(func(t string, p int32, err error) {
-			if done.Err() == nil {
-				fmt.Fprintln(os.Stderr, "fetch error:", t, p, err)
-			}
-		})
-		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-			if len(p.Records) == 0 {
-				return
-			}
-			var b strings.Builder
-			for _, r := range p.Records {
-				fmt.Fprintf(&b, " %d:%s", r.Offset, leading(r.Value))
-			}
-			read += int64(len(p.Records))
-			out.line("p %d %d %s %d%s\n", t0, t1, p.Topic, p.Partition, b.String())
-		})
+		read += int64(len(poll(done, cl, out)))
 	}
 	if err := out.close(); err != nil {
 		return err
@@ -194,10 +178,121 @@ func historyConsume(path string, number int64, bootstrap, spec string) error {
 	return nil
 }
 
-// history runs "history produce|consume FILE NUMBER BOOTSTRAP TOPICS [RATE MODE]".
+// poll writes down what one poll gives, and returns it.
+func poll(done context.Context, cl *kgo.Client, out *historyFile) []*kgo.Record {
+	t0 := now()
+	fetches := cl.PollFetches(done)
+	t1 := now()
+	fetches.EachError(func(t string, p int32, err error) {
+		if done.Err() == nil {
+			fmt.Fprintln(os.Stderr, "fetch error:", t, p, err)
+		}
+	})
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if len(p.Records) == 0 {
+			return
+		}
+		var b strings.Builder
+		for _, r := range p.Records {
+			fmt.Fprintf(&b, " %d:%s", r.Offset, leading(r.Value))
+		}
+		out.line("p %d %d %s %d%s\n", t0, t1, p.Topic, p.Partition, b.String())
+	})
+	return fetches.Records()
+}
+
+// commit writes down what was asked and what was told, and says on stderr what a program would be told of an error.
+func commit(cl *kgo.Client, out *historyFile, group string, at map[string]map[int32]kgo.EpochOffset) {
+	failed := map[place]bool{}
+	t0 := now()
+	each(at, func(p place, o int64) { out.line("b %d %s %s %d %d\n", t0, group, p.topic, p.partition, o) })
+	fail := func(p place, err error) {
+		failed[p] = true
+		fmt.Fprintln(os.Stderr, "commit:", p.topic, p.partition, err)
+	}
+	cl.CommitOffsetsSync(context.Background(), at, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, r *kmsg.OffsetCommitResponse, err error) {
+		if err != nil {
+			each(at, func(p place, _ int64) { fail(p, err) })
+			return
+		}
+		for _, t := range r.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					fail(place{t.Topic, p.Partition}, err)
+				}
+			}
+		}
+	})
+	t1 := now()
+	each(at, func(p place, o int64) {
+		how := "ok"
+		if failed[p] {
+			how = "unknown"
+		}
+		out.line("c %d %d %s %s %d %d %s\n", t0, t1, group, p.topic, p.partition, o, how)
+	})
+}
+
+func each(at map[string]map[int32]kgo.EpochOffset, fn func(place, int64)) {
+	for topic, partitions := range at {
+		for partition, o := range partitions {
+			fn(place{topic, partition}, o.Offset)
+		}
+	}
+}
+
+func historyGroup(path string, number int64, bootstrap, spec, group string) error {
+	_, topics, err := parseTopics(spec)
+	if err != nil {
+		return err
+	}
+	out, err := openHistory(path, number, "franz-go-group")
+	if err != nil {
+		return err
+	}
+	assigned := func(_ context.Context, _ *kgo.Client, m map[string][]int32) {
+		for topic, partitions := range m {
+			for _, partition := range partitions {
+				out.line("r %d %s %d -1\n", now(), topic, partition)
+			}
+		}
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumeTopics(topics...), kgo.ConsumerGroup(group),
+		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.OnPartitionsAssigned(assigned),
+		kgo.MetadataMinAge(250*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	done := untilStdinEnds()
+	var read, commits int64
+	for done.Err() == nil {
+		records := poll(done, cl, out)
+		if len(records) == 0 {
+			continue
+		}
+		at := map[string]map[int32]kgo.EpochOffset{}
+		for _, r := range records {
+			if at[r.Topic] == nil {
+				at[r.Topic] = map[int32]kgo.EpochOffset{}
+			}
+			at[r.Topic][r.Partition] = kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}
+		}
+		commit(cl, out, group, at)
+		read += int64(len(records))
+		commits++
+	}
+	if err := out.close(); err != nil {
+		return err
+	}
+	fmt.Printf("{\"read\": %d, \"commits\": %d}\n", read, commits)
+	return nil
+}
+
+// history runs "history produce|consume|group FILE NUMBER BOOTSTRAP TOPICS [RATE MODE | GROUP]".
 func history(a []string) error {
 	if len(a) < 5 {
-		return fmt.Errorf("usage: history produce|consume FILE NUMBER BOOTSTRAP TOPICS [RATE MODE]")
+		return fmt.Errorf("usage: history produce|consume|group FILE NUMBER BOOTSTRAP TOPICS [RATE MODE | GROUP]")
 	}
 	number, err := strconv.ParseInt(a[2], 10, 64)
 	if err != nil {
@@ -212,6 +307,8 @@ func history(a []string) error {
 		return historyProduce(a[1], number, a[3], a[4], rate, a[6])
 	case a[0] == "consume":
 		return historyConsume(a[1], number, a[3], a[4])
+	case a[0] == "group" && len(a) == 6:
+		return historyGroup(a[1], number, a[3], a[4], a[5])
 	}
 	return fmt.Errorf("no such verb: %s", a[0])
 }

@@ -205,9 +205,11 @@ def group(path, number, bootstrap, spec, name):
         out.flush()
         try:
             results = consumer.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in at.items()], asynchronous=False)
-            failed = {(r.topic, r.partition) for r in results if r.error}
-        except KafkaException:
-            failed = set(at)
+            failed = {(r.topic, r.partition): r.error for r in results if r.error}
+        except KafkaException as e:
+            failed = dict.fromkeys(at, e)
+        for (topic, partition), error in failed.items():
+            print("commit:", topic, partition, error, file=sys.stderr, flush=True)
         commits += 1
         for (topic, partition), offset in at.items():
             how = "unknown" if (topic, partition) in failed else "ok"

@@ -79,6 +79,11 @@ class Clients:
             proc.stdin = None
         return {what: self._result(what, proc, timeout_s) for what, proc in chosen}
 
+    def group_errors(self):
+        """What the group consumers were told when they committed, or asked what is committed."""
+        return [line for f in self.folder.glob("*-group.err") for line in f.read_text(errors="replace").splitlines()
+                if line.startswith(("commit:", "committed:"))]
+
     def kill(self):
         for _, proc in self.running:
             proc.kill()

@@ -29,6 +29,7 @@ class Bounds:
     agree_s: float = AGREE_S
     out: int | None = None  # brokers not ready at once
     group_errors: bool = True  # a group consumer may be told of a failed commit
+    gap_s: float | None = None  # the longest that a producer may go without an acknowledgement of a partition
     replicas: int = 3
     brokers: int = 3  # the most there will be
 
@@ -59,18 +60,13 @@ class Load:
         self.clients.final_read(self.c.bootstrap)
         return counts, history.check(self.clients.files)
 
-    def commit_errors(self):
-        """What the group consumer was told when it committed."""
-        return [line for f in self.folder.glob("*-group.err") for line in f.read_text(errors="replace").splitlines()
-                if line.startswith(("commit:", "committed:"))]
-
     def forget(self):
         with self.c.conn(0) as conn:
             conn.delete_topics([self.topic])
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def judge(t, load, counts, bounds, since, until):
+def judge(t, load, counts, alone, bounds, since, until):
     """What must hold of every fault; returns the figures as text."""
     stuck = {what: n for what, n in counts.items() if n.get("unknown") or n.get("fatal") or n.get("hung")}
     check(not stuck, "failed sends or clients that gave up:", stuck)
@@ -78,7 +74,7 @@ def judge(t, load, counts, bounds, since, until):
     others, at_object, object_who = t.object_lag(since, until)
     apart, apart_at, about = t.disagreement(since, until)
     out = t.out(since, until, bounds.replicas)
-    errors = load.commit_errors()
+    errors = load.clients.group_errors()
     found = []
     if lag > bounds.lag_s + SAMPLE_S:
         found.append(f"status was wrong about broker {who} for {lag:.2f} s from {at - since:.2f} s on")
@@ -91,6 +87,9 @@ def judge(t, load, counts, bounds, since, until):
         found.append(f"{out} brokers out at once")
     if errors and not bounds.group_errors:
         found.append(f"{len(errors)} group errors, first {errors[0]}")
+    for name, gap in alone.items():
+        if bounds.gap_s is not None and gap > 1000 * bounds.gap_s:
+            found.append(f"{name} went without an acknowledgement of a partition for {gap / 1000:.1f} s")
     text = f"status lag {lag:.2f} s, KaasBrokers {others:.2f} s, brokers apart {apart:.2f} s, {out} out at once, {len(errors)} group errors"
     check(not found, "; ".join(found), f"({text})")
     return text
@@ -116,7 +115,7 @@ def under_load(c, name, fault, bounds):
         gaps = history.gaps_ms(load.clients.files, since_us, until_us, PARTITIONS)
         alone = {name: history.gaps_ms([file], since_us, until_us, PARTITIONS)[-1] for (name, _), file in zip(PRODUCERS, load.clients.files)}
         note = note() if callable(note) else note
-        figures = judge(t, load, counts, bounds, since, until)
+        figures = judge(t, load, counts, alone, bounds, since, until)
     except BaseException:
         print("\n".join(t.told(locals().get("since", 0))[-60:]), flush=True)
         raise

@@ -341,6 +341,7 @@ def the_operator_may_do_its_work_and_no_more(k):
             return k("auth", "can-i", verb, what, f"--subresource={sub}", me, "-n", ns)[1].startswith("yes")
         yes = [("watch", "kaasclusters.kaas.dev"), ("patch", "kaasclusters.kaas.dev:status"), ("create", "kaastopics.kaas.dev"),
                ("create", "statefulsets.apps"), ("patch", "statefulsets.apps"), ("update", "configmaps"), ("create", "services"),
+               ("delete", "services"),
                ("create", "roles.rbac.authorization.k8s.io"), ("create", "tokenreviews.authentication.k8s.io"),
                ("watch", "endpointslices.discovery.k8s.io"), ("create", "events")]
         no = [("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "persistentvolumeclaims"), ("delete", "configmaps"),

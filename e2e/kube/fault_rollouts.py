@@ -15,6 +15,7 @@ ABSENT = "localhost/kaas:absent"  # no node has it, and there is nowhere to pull
 HALT_S = 60 if SOAK else 15
 NOTE = "e2e/rolled"
 OPERATOR_S = 6  # a new operator acts within
+GAP_S = 5  # whoever goes to an address that nobody has any more is gone for longer (ADR 18)
 
 
 def rolled(pods=()):
@@ -56,12 +57,12 @@ def roll(c, replicas):
     return f"rolled in {time.monotonic() - t0:.0f} s, {check_report(c, value, replicas)}"
 
 
-@fault(out=1, group_errors=False)
+@fault(out=1, group_errors=False, gap_s=GAP_S)
 def a_rolling_update_of_three(c, t):
     return roll(c, 3)
 
 
-@fault(soak=True, brokers=5, group_errors=False)
+@fault(soak=True, brokers=5, group_errors=False, gap_s=GAP_S)
 def a_rolling_update_of_five(c, t):
     c.scale(5)
     c.settle(5)

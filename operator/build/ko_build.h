@@ -21,6 +21,9 @@ json_t *ko_build_role(const struct ko_cluster *c);
 json_t *ko_build_role_binding(const struct ko_cluster *c);
 json_t *ko_build_headless_service(const struct ko_cluster *c);
 json_t *ko_build_bootstrap_service(const struct ko_cluster *c);
+/* The Service <cluster>-broker-<id> of one broker: the address that it advertises (ADR 18). */
+json_t *ko_build_broker_service(const struct ko_cluster *c, int32_t id);
+void ko_build_broker_service_name(const struct ko_cluster *c, int32_t id, char *out, size_t cap);
 json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *o);
 /* NULL unless the storage is a claim template. Owned by the cluster only if deleteClaim says so:
  * the volume outlives its KaasCluster otherwise. */

@@ -85,6 +85,28 @@ json_t *ko_build_bootstrap_service(const struct ko_cluster *c)
     return d;
 }
 
+void ko_build_broker_service_name(const struct ko_cluster *c, int32_t id, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s-broker-%d", c->name, id);
+}
+
+/* Its address outlives every pod of the broker, so what clients, resolvers and nodes remember of the name
+ * stays true over a restart (ADR 18). Readiness decides nothing here: a client that was told to
+ * go to a broker must get there whatever the kubelet thinks of it. */
+json_t *ko_build_broker_service(const struct ko_cluster *c, int32_t id)
+{
+    char suffix[32], pod[128];
+    snprintf(suffix, sizeof(suffix), "-broker-%d", id);
+    snprintf(pod, sizeof(pod), "%s-%d", c->name, id);
+    json_t *d = ko_build_doc(c, "v1", "Service", suffix, true);
+    json_t *selector = ko_build_match_labels(c);
+    ko_put(selector, "statefulset.kubernetes.io/pod-name", json_string(pod));
+    ko_put(d, "spec",
+           ko_pack("{s:s, s:b, s:o, s:o}", "type", "ClusterIP", "publishNotReadyAddresses", 1,
+                   "selector", selector, "ports", service_ports(c, false)));
+    return d;
+}
+
 json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *o)
 {
     char host[700];
@@ -98,7 +120,7 @@ json_t *ko_build_config(const struct ko_cluster *c, const struct ko_build_opts *
         .token_file = "/var/run/kaas/token",
         .unsafe_storage = c->unsafe_storage,
     };
-    snprintf(host, sizeof(host), "{pod}.%s-brokers.%s.svc", c->name, c->ns);
+    snprintf(host, sizeof(host), "%s-broker-{id}.%s.svc", c->name, c->ns);
     for (int32_t i = 0; i < c->n_listeners; i++) {
         f.ports[i] = c->listeners[i].port;
     }

@@ -84,6 +84,7 @@ struct ko_rc {
     int64_t blocked_since_ms; /* running pods without heartbeat since; 0 = none */
     int64_t disagree_since_ms; /* heartbeat and slice differ about a broker since; 0 = they agree */
     int step; /* of the run under way, -1 = none */
+    int32_t step_id; /* the next document of that step */
     int64_t acted_generation; /* of the newest spec that a whole run has acted on; 0 = none yet */
     char template_hash[17]; /* of the pods as the spec wants them, "" = not yet known */
     uint64_t outcome; /* of the last run, as far as status shows it */
@@ -170,6 +171,9 @@ void *ko_rec_find(const struct kc_map *m, const char *key);
 void ko_rec_own(struct ko_rec *r, struct ko_rc *c, enum ko_kind k, json_t *doc,
                 void (*done)(struct ko_rec *r, const char *cluster, bool ok));
 void ko_rec_owned_seen(struct ko_rec *r, enum ko_kind k, enum ko_event ev, json_t *doc);
+/* Removes an object of ours that is not wanted any more, if the watch has seen one; asked for again
+ * with the next call until it is gone. */
+void ko_rec_disown(struct ko_rec *r, const struct ko_rc *c, enum ko_kind k, const char *name);
 
 /* ---- ko_rec_cluster.c ---- */
 void ko_rec_cluster_seen(struct ko_rec *r, enum ko_event ev, json_t *doc);

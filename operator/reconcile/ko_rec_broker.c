@@ -180,6 +180,14 @@ void ko_rec_brokers_run(struct ko_rec *r, struct ko_rc *c)
     for (int32_t i = 0; i < v->n_rows; i++) {
         write_row(r, c, i, wall);
     }
+    /* An address stays for as long as anybody may have been told of it: until its row is gone. */
+    for (int32_t id = c->spec->replicas; id < KP_BROKERS_MAX; id++) {
+        if (!has_row(v, id)) {
+            char name[128];
+            ko_build_broker_service_name(c->spec, id, name, sizeof(name));
+            ko_rec_disown(r, c, KO_SERVICE, name);
+        }
+    }
     for (struct kc_map_entry *e; (e = kc_map_next(&r->brokers, &it));) {
         struct ko_rb *b = e->value;
         if (b->exists && strcmp(b->cluster, c->key) == 0 && !has_row(v, b->id)) {

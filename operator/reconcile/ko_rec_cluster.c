@@ -14,6 +14,7 @@
 struct step {
     enum ko_kind kind;
     json_t *(*build)(struct ko_rec *r, struct ko_rc *c);
+    json_t *(*build_for)(const struct ko_cluster *spec, int32_t id); /* else: one a wanted broker */
 };
 
 static json_t *account(struct ko_rec *r, struct ko_rc *c)
@@ -56,15 +57,16 @@ static json_t *pdb(struct ko_rec *r, struct ko_rc *c)
     return ko_build_pdb(c->spec);
 }
 static const struct step steps[] = {
-    {KO_SERVICEACCOUNT, account},
-    {KO_ROLE, role},
-    {KO_ROLEBINDING, binding},
-    {KO_SERVICE, headless},
-    {KO_SERVICE, bootstrap},
-    {KO_CONFIGMAP, config},
-    {KO_PVC, claim},
-    {KO_PDB, pdb},
-    {KO_STATEFULSET, ko_rec_statefulset},
+    {KO_SERVICEACCOUNT, account, NULL},
+    {KO_ROLE, role, NULL},
+    {KO_ROLEBINDING, binding, NULL},
+    {KO_SERVICE, headless, NULL},
+    {KO_SERVICE, bootstrap, NULL},
+    {KO_SERVICE, NULL, ko_build_broker_service},
+    {KO_CONFIGMAP, config, NULL},
+    {KO_PVC, claim, NULL},
+    {KO_PDB, pdb, NULL},
+    {KO_STATEFULSET, ko_rec_statefulset, NULL},
 };
 
 void ko_rec_cluster_free(void *arg)
@@ -189,21 +191,39 @@ static void finish(struct ko_rec *r, struct ko_rc *c, bool ok)
     ko_rec_finished(r, key, ok);
 }
 
+/* The next document of the run under way, of the kind in *ret_kind; NULL: that was the last. */
+static json_t *next_doc(struct ko_rec *r, struct ko_rc *c, enum ko_kind *ret_kind)
+{
+    while (c->step < (int)KC_ARRAY_LEN(steps) && c->doc && r->leader) {
+        const struct step *s = &steps[c->step];
+        int32_t id = c->step_id++;
+        if (id >= (s->build ? 1 : c->spec->replicas)) {
+            c->step++;
+            c->step_id = 0;
+            continue;
+        }
+        json_t *doc = s->build ? s->build(r, c) : s->build_for(c->spec, id);
+        if (doc) {
+            *ret_kind = s->kind;
+            return doc;
+        }
+    }
+    return NULL;
+}
+
 static void next_step(struct ko_rec *r, const char *cluster, bool ok)
 {
+    enum ko_kind kind;
     struct ko_rc *c = ko_rec_cluster(r, cluster);
     KC_ASSERT(c && c->step >= 0); /* a run is under way until it is finished; clusters stay */
     if (!ok) {
         finish(r, c, false);
         return;
     }
-    while (++c->step <= (int)KC_ARRAY_LEN(steps)) {
-        const struct step *s = &steps[c->step - 1];
-        json_t *doc = c->doc && r->leader ? s->build(r, c) : NULL;
-        if (doc) {
-            ko_rec_own(r, c, s->kind, doc, next_step);
-            return;
-        }
+    json_t *doc = next_doc(r, c, &kind);
+    if (doc) {
+        ko_rec_own(r, c, kind, doc, next_step);
+        return;
     }
     c->error[0] = '\0';
     c->acted_generation = c->doc && r->leader ? c->spec->generation : c->acted_generation;
@@ -268,7 +288,7 @@ void ko_rec_cluster_run(struct ko_rec *r, const char *queue_key)
     ko_cluster_free(c->spec);
     c->spec = spec;
     tell_control(r, c);
-    c->step = 0;
+    c->step = c->step_id = 0;
     next_step(r, c->key, true);
 }
 

@@ -94,6 +94,45 @@ static void on_applied(void *ctx, const struct ko_result *res)
     ko_op_free(a);
 }
 
+struct remove_op {
+    struct ko_op op;
+    enum ko_kind kind;
+    char cluster[KO_KEY_MAX], ns[254], name[254];
+};
+
+static void on_removed(void *ctx, const struct ko_result *res)
+{
+    struct remove_op *m = ctx;
+    struct ko_owned *o = owned(m->op.rec, m->kind, m->ns, m->name, true);
+    o->in_flight = false;
+    if (res->code == 200 || res->code == 202 || res->code == 404) {
+        o->observed = 0;
+        ko_rec_queue(m->op.rec, 'c', m->cluster, 0); /* it may be wanted again meanwhile */
+    } else {
+        struct kc_log_buf lb;
+        kc_log(KC_WARN, "reconcile", "event=remove_failed kind=%s name=%s/%s code=%d error=%s",
+               ko_kind_info(m->kind)->kind, m->ns, m->name, res->code,
+               kc_log_str(kc_str_of(res->message), &lb));
+    }
+    ko_op_free(m);
+}
+
+void ko_rec_disown(struct ko_rec *r, const struct ko_rc *c, enum ko_kind k, const char *name)
+{
+    const char *ns = c->spec->ns;
+    struct ko_owned *o = owned(r, k, ns, name, false);
+    if (!o || !o->observed || o->in_flight) {
+        return;
+    }
+    struct remove_op *m = ko_op_new(r, sizeof(*m), NULL);
+    m->kind = k;
+    snprintf(m->cluster, sizeof(m->cluster), "%s", c->key);
+    snprintf(m->ns, sizeof(m->ns), "%s", ns);
+    snprintf(m->name, sizeof(m->name), "%s", name);
+    o->in_flight = true;
+    r->store->ops->remove(r->store, k, ns, name, o->uid, on_removed, m);
+}
+
 void ko_rec_own(struct ko_rec *r, struct ko_rc *c, enum ko_kind k, json_t *doc,
                 void (*done)(struct ko_rec *r, const char *cluster, bool ok))
 {

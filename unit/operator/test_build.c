@@ -47,6 +47,7 @@ static void documents_are_the_golden_ones(void)
     check_golden("rolebinding", ko_build_role_binding(c));
     check_golden("headless", ko_build_headless_service(c));
     check_golden("bootstrap", ko_build_bootstrap_service(c));
+    check_golden("broker-service", ko_build_broker_service(c, 2));
     check_golden("config", ko_build_config(c, &opts));
     check_golden("pdb", ko_build_pdb(c));
     check_golden("statefulset", ko_build_statefulset(c, &opts, 0));
@@ -82,6 +83,31 @@ static void W3_brokers_and_operators_are_found_whatever_their_readiness(void)
     KT_TRUE(strstr(text, "include \"kaas.heartbeat\"") != NULL);
     KT_TRUE(strstr(text, "\n  clusterIP: None\n") != NULL);
     KT_TRUE(strstr(text, "\n  publishNotReadyAddresses: true\n") != NULL);
+}
+
+/* What a broker advertises is a Service's name: its address stays when the pod gets another (ADR 18). */
+static void the_advertised_address_outlives_the_pod(void)
+{
+    char host[200], name[128];
+    struct ko_cluster *c = op_cluster("");
+    json_t *d = ko_build_broker_service(c, 2), *config = ko_build_config(c, &opts);
+    ko_build_broker_service_name(c, 2, name, sizeof(name));
+    KT_STR(kc_json_str(d, "metadata.name", ""), name);
+    KT_STR(name, "demo-broker-2");
+    KT_STR(kc_json_str(d, "spec.type", ""), "ClusterIP");
+    KT_TRUE(kc_json_at(d, "spec.clusterIP") == NULL); /* the server allots one, and keeps it */
+    KT_TRUE(kc_json_bool(d, "spec.publishNotReadyAddresses", false));
+    KT_STR(json_string_value(json_object_get(kc_json_at(d, "spec.selector"),
+                                             "statefulset.kubernetes.io/pod-name")),
+           "demo-2");
+    snprintf(host, sizeof(host), "advertisedHost: \"demo-broker-{id}.%s.svc\"",
+             kc_json_str(d, "metadata.namespace", ""));
+    const char *yaml =
+        json_string_value(json_object_get(json_object_get(config, "data"), "broker.yaml"));
+    KT_TRUE(yaml && strstr(yaml, host) != NULL);
+    json_decref(d);
+    json_decref(config);
+    ko_cluster_free(c);
 }
 
 static void equal_specs_give_equal_hashes(void)
@@ -197,7 +223,8 @@ static void broker_file_is_yaml(void)
 
 KT_MAIN("operator/build", KT(documents_are_the_golden_ones),
         KT(W3_brokers_and_operators_are_found_whatever_their_readiness),
-        KT(equal_specs_give_equal_hashes), KT(a_setting_that_is_read_at_start_rolls_the_pods),
+        KT(the_advertised_address_outlives_the_pod), KT(equal_specs_give_equal_hashes),
+        KT(a_setting_that_is_read_at_start_rolls_the_pods),
         KT(a_setting_that_the_image_delivers_rolls_nothing),
         KT(claims_outlive_the_cluster_unless_told), KT(pod_template_overrides_win),
         KT(broker_file_is_yaml))

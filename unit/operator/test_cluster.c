@@ -20,6 +20,9 @@ static void a_cluster_gets_its_objects(void)
     KT_EQ(bed_get(&b, KO_SERVICE, "demo-brokers"), 200);
     KT_TRUE(kc_json_bool(b.doc, "spec.publishNotReadyAddresses", false)); /* W3 */
     KT_EQ(bed_get(&b, KO_SERVICE, "demo-bootstrap"), 200);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-0"), 200);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-2"), 200);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-3"), 404);
     KT_EQ(bed_get(&b, KO_CONFIGMAP, "demo-config"), 200);
     KT_EQ(bed_get(&b, KO_PDB, "demo"), 200);
     KT_EQ(bed_get(&b, KO_SERVICEACCOUNT, "demo-broker"), 200);
@@ -71,6 +74,49 @@ static void scaling_reaches_set_and_controller(void)
     bed_get(&b, KO_STATEFULSET, "demo");
     KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 2);
     KT_TRUE(strstr(op_played.log, "cluster ns/demo 2|") != NULL);
+    bed_stop(&b);
+}
+
+/* A broker has its address before its pod is asked for, and keeps it until its row is gone (ADR 18). */
+static void a_broker_has_its_service_for_as_long_as_its_row(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    b.cb.view(b.cb.ctx, op_view());
+    bed_settle(&b);
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 200);
+    KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 2);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-2"), 200); /* it is still being drained */
+    struct ko_view *v = op_view();
+    v->n_rows = 2;
+    b.cb.view(b.cb.ctx, v);
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-2"), 404);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-1"), 200);
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 4}");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-2"), 200);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-3"), 200);
+    bed_stop(&b);
+}
+
+/* Asked for again while its removal was under way: it is made anew. */
+static void a_service_wanted_again_comes_back(void)
+{
+    struct bed b;
+    bed_start(&b);
+    create_cluster(&b, "");
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
+    bed_settle(&b);
+    struct ko_view *v = op_view();
+    v->n_rows = 2;
+    b.cb.view(b.cb.ctx, v);
+    bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 3}");
+    bed_settle(&b);
+    KT_EQ(bed_get(&b, KO_SERVICE, "demo-broker-2"), 200);
     bed_stop(&b);
 }
 
@@ -249,6 +295,7 @@ static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 *
 
 KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(drift_is_put_right),
         KT(a_status_of_others_is_no_drift), KT(scaling_reaches_set_and_controller),
+        KT(a_broker_has_its_service_for_as_long_as_its_row), KT(a_service_wanted_again_comes_back),
         KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
         KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
         KT(a_broker_that_cannot_write_says_so_and_stays_ready),

@@ -292,9 +292,12 @@ static void on_answer(void *ctx, uint64_t stream, const Kaas__Heartbeat__StatusA
     struct kp_order order = {.term = s->term, .generation = s->generation};
     snprintf(order.uid, sizeof(order.uid), "%s", s->image_uid);
     bool confirmed = kl_view_answer(&k->view, &order);
+    bool led = kl_view_leads(&k->view, s, &order);
     bool pushed = kl_view_push(&k->view, s, &order);
     if (confirmed || pushed) {
         kl_apply_view(k);
+    } else if (led) {
+        k->o.on_image(k->o.ctx, k->view.merged); /* clients are told; to the plan it is all one */
     }
     take_orders(k, s, &order);
     if (s->n_orders || confirmed || pushed) {

@@ -36,15 +36,17 @@ static void merge(struct kl_view *v)
         return;
     }
     struct kp_row *rows =
-        v->n_pushed
-            ? kc_try_zalloc((size_t)v->document->n_rows + (size_t)v->n_pushed, sizeof(*rows))
+        v->n_pushed || v->n_leads
+            ? kc_try_zalloc((size_t)v->document->n_rows + (size_t)v->n_pushed + 1, sizeof(*rows))
             : NULL;
     if (!rows) { /* nothing pushed; or no memory: the document alone is true, only older */
         v->merged = ki_image_ref(v->document);
         return;
     }
     int32_t n = v->document->n_rows;
-    memcpy(rows, v->document->rows, (size_t)n * sizeof(*rows));
+    if (n) {
+        memcpy(rows, v->document->rows, (size_t)n * sizeof(*rows));
+    }
     for (int32_t i = 0; i < v->n_pushed; i++) {
         const struct kl_pushed *p = &v->pushed[i];
         int32_t at = 0;
@@ -62,6 +64,8 @@ static void merge(struct kl_view *v)
     struct ki_image proto = *v->document;
     proto.rows = rows;
     proto.n_rows = n;
+    proto.leads = v->leads;
+    proto.n_leads = v->n_leads;
     v->merged = with(&proto, v->document);
     kc_free(rows);
     if (!v->merged) {
@@ -102,6 +106,23 @@ static void expire_pushed(struct kl_view *v)
     v->n_pushed = kept;
 }
 
+static bool newer_lead(const struct kl_view *v, const struct kp_lead *l)
+{
+    const struct kp_part *p = ki_part(v->document, &l->p.topic_id, l->p.partition);
+    return p && l->epoch > p->led_epoch;
+}
+
+static void expire_leads(struct kl_view *v)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < v->n_leads; i++) {
+        if (newer_lead(v, &v->leads[i])) {
+            v->leads[kept++] = v->leads[i];
+        }
+    }
+    v->n_leads = kept;
+}
+
 bool kl_view_document(struct kl_view *v, struct ki_image *im, bool fresh)
 {
     if (v->document) {
@@ -114,11 +135,15 @@ bool kl_view_document(struct kl_view *v, struct ki_image *im, bool fresh)
             return confirms;
         }
     }
+    if (v->document && strcmp(v->document->order.uid, im->order.uid) != 0) {
+        v->n_leads = 0; /* another cluster's epochs */
+    }
     ki_image_unref(v->document);
     v->document = im;
     v->fresh = fresh;
     v->answered = false;
     expire_pushed(v);
+    expire_leads(v);
     merge(v);
     return true;
 }
@@ -197,6 +222,47 @@ bool kl_view_push(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
         merge(v);
     }
     return changed && v->document;
+}
+
+/* True: it says something new. */
+static bool take_lead(struct kl_view *v, const struct kp_lead *l)
+{
+    int32_t lo = 0, hi = v->n_leads;
+    while (lo < hi) {
+        int32_t mid = (lo + hi) / 2;
+        if (ki_pid_cmp(&v->leads[mid].p, &l->p) < 0) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    bool there = lo < v->n_leads && ki_pid_cmp(&v->leads[lo].p, &l->p) == 0;
+    if (there ? v->leads[lo].epoch >= l->epoch : v->n_leads == KL_LEADS_MAX) {
+        return false;
+    }
+    if (!there) {
+        memmove(&v->leads[lo + 1], &v->leads[lo], (size_t)(v->n_leads - lo) * sizeof(v->leads[0]));
+        v->n_leads++;
+    }
+    v->leads[lo] = *l;
+    return true;
+}
+
+bool kl_view_leads(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
+                   const struct kp_order *order)
+{
+    bool changed = false;
+    if (!v->document || strcmp(v->document->order.uid, order->uid) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < a->n_leads; i++) {
+        struct kp_lead l = hb_lead(a->leads[i]);
+        changed |= newer_lead(v, &l) && take_lead(v, &l);
+    }
+    if (changed) {
+        merge(v);
+    }
+    return changed;
 }
 
 bool kl_view_confirmed(const struct kl_view *v)

@@ -1,7 +1,8 @@
-/* kl_view.h - the image as this broker sees it: the document, with rows the operator pushed. Pure.
+/* kl_view.h - the image as this broker sees it: the document, with what the operator pushed. Pure.
  *
- * Heartbeat answers carry broker rows ahead of the document, so that all brokers agree within a
- * second (design.md, 4). A pushed row stands until a document that is surely newer has been applied.
+ * Heartbeat answers carry broker rows and new leaders ahead of the document, so that all brokers agree
+ * within a second (design.md, 4; ADR 19). A pushed row stands until a document that is surely newer has
+ * been applied; a leader until the document's own epoch is as high: epochs are the volume's.
  * Documents never go back in order; a new uid replaces. Owner: control loop. */
 #ifndef KL_VIEW_H
 #define KL_VIEW_H
@@ -16,6 +17,8 @@ struct kl_pushed {
     struct kp_row row; /* complete: laid over what was known when it came */
 };
 
+enum { KL_LEADS_MAX = 8192 }; /* what is over is heard from the next document */
+
 struct kl_view {
     struct ki_image *document; /* as read; NULL = none yet */
     struct ki_image *merged; /* document, rows replaced; the same object if nothing was pushed */
@@ -24,6 +27,8 @@ struct kl_view {
     uint64_t term; /* the highest any active operator has shown */
     int32_t n_pushed;
     struct kl_pushed pushed[KP_BROKERS_MAX];
+    int32_t n_leads;
+    struct kp_lead leads[KL_LEADS_MAX]; /* newer than the document's, sorted as in an image */
 };
 
 void kl_view_fini(struct kl_view *v);
@@ -36,6 +41,9 @@ bool kl_view_current_term(const struct kl_view *v, uint64_t term);
 /* Rows and deregistrations of an answer. True: merged changed. */
 bool kl_view_push(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
                   const struct kp_order *order);
+/* Leaders of an answer, newer than the document. True: merged changed, in its leads alone. */
+bool kl_view_leads(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
+                   const struct kp_order *order);
 bool kl_view_confirmed(const struct kl_view *v);
 
 #endif

@@ -85,28 +85,28 @@ int32_t kb_controller(const struct kb_req *req)
 
 void kb_leader(const struct kb_req *req, const struct ki_topic *t, int32_t p, struct kb_leader *ret)
 {
-    const struct kp_part *part = &t->parts[p];
+    struct kp_lead lead = ki_leader(req->image, t, p);
     int32_t epoch = kd_open_epoch(req->app->data, &t->id, p);
     if (epoch >= 0) {
         *ret = (struct kb_leader){0, req->app->self_id, epoch};
         return;
     }
     struct kb_node node;
-    if (part->led == req->app->self_id) {
+    if (lead.broker == req->app->self_id) {
         /* Released a moment ago, and not yet in the image: the next claim counts one up. */
         int32_t hint = kd_hint(req->app->data, &t->id, p);
         if (hint != KP_NO_BROKER && kb_node(req, hint, &node)) {
-            *ret = (struct kb_leader){0, hint, part->led_epoch + 1};
+            *ret = (struct kb_leader){0, hint, lead.epoch + 1};
             return;
         }
     }
-    const struct kp_row *row = ki_row(req->image, part->led);
-    bool led = part->led != KP_NO_BROKER && part->led != req->app->self_id && row &&
-               kc_uuid_eq(&row->incarnation, &part->led_incarnation);
-    if (led && kb_node(req, part->led, &node)) {
-        *ret = (struct kb_leader){0, part->led, part->led_epoch};
+    const struct kp_row *row = ki_row(req->image, lead.broker);
+    bool led = lead.broker != KP_NO_BROKER && lead.broker != req->app->self_id && row &&
+               kc_uuid_eq(&row->incarnation, &lead.incarnation);
+    if (led && kb_node(req, lead.broker, &node)) {
+        *ret = (struct kb_leader){0, lead.broker, lead.epoch};
     } else {
-        *ret = (struct kb_leader){KAFKA_LEADER_NOT_AVAILABLE, -1, part->led_epoch};
+        *ret = (struct kb_leader){KAFKA_LEADER_NOT_AVAILABLE, -1, lead.epoch};
     }
 }
 

@@ -111,6 +111,12 @@ static int check_type(const ProtobufCMessage *m, struct kc_err *err)
                    ? 0
                    : bad(err, "blocked report without owner");
     }
+    if (d == &kaas__heartbeat__lead__descriptor) {
+        const Kaas__Heartbeat__Lead *l = (const Kaas__Heartbeat__Lead *)m;
+        return broker_ok(l->broker) && l->incarnation.len == 16 && l->epoch >= 0
+                   ? 0
+                   : bad(err, "lead out of range");
+    }
     if (d == &kaas__heartbeat__row__descriptor) {
         const Kaas__Heartbeat__Row *r = (const Kaas__Heartbeat__Row *)m;
         return broker_ok(r->id) && r->health <= 2 && r->state <= 2 &&

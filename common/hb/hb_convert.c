@@ -240,6 +240,29 @@ Kaas__Heartbeat__MoveOrder *hb_order_new(struct kc_arena *a, const struct kp_rel
     return o;
 }
 
+Kaas__Heartbeat__Lead *hb_lead_new(struct kc_arena *a, const struct kp_lead *l)
+{
+    Kaas__Heartbeat__Lead *m = kc_arena_alloc(a, sizeof(*m));
+    Kaas__Heartbeat__PartitionId *p = hb_pid_new(a, &l->p.topic_id, l->p.partition);
+    if (!m || !p) {
+        return NULL;
+    }
+    kaas__heartbeat__lead__init(m);
+    m->partition = p;
+    m->broker = l->broker;
+    m->incarnation = hb_uuid_copy(a, &l->incarnation);
+    m->epoch = l->epoch;
+    return m->incarnation.len ? m : NULL;
+}
+
+struct kp_lead hb_lead(const Kaas__Heartbeat__Lead *l)
+{
+    return (struct kp_lead){.p = hb_pid(l->partition),
+                            .broker = l->broker,
+                            .incarnation = hb_uuid(l->incarnation),
+                            .epoch = l->epoch};
+}
+
 struct kp_relay hb_order_relay(const Kaas__Heartbeat__MoveOrder *o)
 {
     bool known = o->phase >= 0 && (int)o->phase <= (int)KP_MOVE_CANCEL;

@@ -39,6 +39,9 @@ Kaas__Heartbeat__Listener **hb_listeners_new(struct kc_arena *a, const struct kp
 /* An order of a move; seal may be NULL (borrowed). NULL: arena full. */
 Kaas__Heartbeat__MoveOrder *hb_order_new(struct kc_arena *a, const struct kp_relay *r,
                                          Kaas__Heartbeat__Seal *seal);
+/* NULL: arena full. */
+Kaas__Heartbeat__Lead *hb_lead_new(struct kc_arena *a, const struct kp_lead *l);
+struct kp_lead hb_lead(const Kaas__Heartbeat__Lead *l);
 struct kp_relay hb_order_relay(const Kaas__Heartbeat__MoveOrder *o);
 
 #endif

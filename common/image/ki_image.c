@@ -171,22 +171,30 @@ struct ki_image *ki_image_make(const struct ki_image *proto)
         return NULL;
     }
     kc_arena_init(&im->arena, 4096, 0);
-    im->pub = (struct ki_image){
-        .order = proto->order, .n_rows = proto->n_rows, .n_configs = proto->n_configs};
+    im->pub = (struct ki_image){.order = proto->order,
+                                .n_rows = proto->n_rows,
+                                .n_configs = proto->n_configs,
+                                .n_leads = proto->n_leads};
     atomic_init(&im->pub.refs, 1);
     memcpy(im->pub.cluster_id, proto->cluster_id, sizeof(proto->cluster_id));
     memcpy(im->pub.group_homes, proto->group_homes, sizeof(proto->group_homes));
     memcpy(im->pub.txn_homes, proto->txn_homes, sizeof(proto->txn_homes));
     memcpy(im->pub.hashes, proto->hashes, sizeof(proto->hashes));
     struct kp_row *rows = kc_arena_zalloc(&im->arena, (size_t)proto->n_rows, sizeof(*rows));
-    if (!rows || !copy_configs(&im->arena, proto->configs, proto->n_configs, &im->pub.configs)) {
+    struct kp_lead *leads = kc_arena_zalloc(&im->arena, (size_t)proto->n_leads, sizeof(*leads));
+    if (!rows || !leads ||
+        !copy_configs(&im->arena, proto->configs, proto->n_configs, &im->pub.configs)) {
         ki_image_unref(&im->pub);
         return NULL;
     }
     if (proto->n_rows) {
         memcpy(rows, proto->rows, (size_t)proto->n_rows * sizeof(*rows));
     }
+    if (proto->n_leads) {
+        memcpy(leads, proto->leads, (size_t)proto->n_leads * sizeof(*leads));
+    }
     im->pub.rows = rows;
+    im->pub.leads = leads;
     return &im->pub;
 }
 
@@ -280,6 +288,26 @@ const struct kp_part *ki_part(const struct ki_image *im, const struct kc_uuid *t
 {
     const struct ki_topic *t = ki_topic_by_id(im, topic_id);
     return t && partition >= 0 && partition < t->n_parts ? &t->parts[partition] : NULL;
+}
+
+int ki_pid_cmp(const struct kp_pid *a, const struct kp_pid *b)
+{
+    int c = memcmp(a->topic_id.b, b->topic_id.b, sizeof(a->topic_id.b));
+    return c ? c : (a->partition > b->partition) - (a->partition < b->partition);
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    return ki_pid_cmp(&((const struct kp_lead *)a)->p, &((const struct kp_lead *)b)->p);
+}
+
+struct kp_lead ki_leader(const struct ki_image *im, const struct ki_topic *t, int32_t partition)
+{
+    const struct kp_part *p = &t->parts[partition];
+    struct kp_lead ret = {{t->id, partition}, p->led, p->led_incarnation, p->led_epoch};
+    const struct kp_lead *news =
+        im->n_leads ? bsearch(&ret, im->leads, (size_t)im->n_leads, sizeof(ret), by_pid) : NULL;
+    return news && news->epoch > ret.epoch ? *news : ret;
 }
 
 static const char *config(const struct ki_config *configs, int32_t n, const char *name)

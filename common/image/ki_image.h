@@ -53,6 +53,9 @@ struct ki_image {
     char hashes[KP_SHARDS][17];
     struct ki_shard *shards[KP_SHARDS]; /* NULL only while assembling */
     int32_t n_topics; /* over all shards, tombstones excluded */
+    /* What was heard of leaders since; newer than the shards, sorted by kp_pid, in no document. */
+    int32_t n_leads;
+    const struct kp_lead *leads;
 };
 
 /* ---- reading ---- */
@@ -65,6 +68,9 @@ const struct kp_row *ki_row(const struct ki_image *im, int32_t broker); /* NULL 
 /* NULL: no such topic, or no such partition. */
 const struct kp_part *ki_part(const struct ki_image *im, const struct kc_uuid *topic_id,
                               int32_t partition);
+/* Who leads t's partition by the newest word; broker KP_NO_BROKER: nobody. partition is t's. */
+struct kp_lead ki_leader(const struct ki_image *im, const struct ki_topic *t, int32_t partition);
+int ki_pid_cmp(const struct kp_pid *a, const struct kp_pid *b); /* the order of leads */
 /* The override, or NULL. */
 const char *ki_topic_config(const struct ki_topic *t, const char *name);
 const char *ki_config(const struct ki_image *im, const char *name);
@@ -75,7 +81,7 @@ struct ki_shard *ki_shard_build(int32_t index, uint64_t term, uint64_t generatio
                                 const struct ki_topic *topics, int32_t n_topics);
 struct ki_shard *ki_shard_ref(struct ki_shard *s);
 void ki_shard_unref(struct ki_shard *s); /* NULL allowed */
-/* proto supplies order, cluster_id, rows, homes, configs (copied); shards are taken over (one
+/* proto supplies order, cluster_id, rows, homes, configs, leads (copied); shards are taken over (one
  * reference each, also on failure), n_topics and hashes are computed. NULL: no memory. */
 struct ki_image *ki_image_build(const struct ki_image *proto, struct ki_shard *shards[KP_SHARDS]);
 

@@ -70,6 +70,9 @@ void kp_set_led(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t
     p->led = broker;
     p->led_incarnation = incarnation ? *incarnation : nobody;
     p->led_epoch = epoch;
+    if (broker >= 0) {
+        kp_news_led(c, t, partition);
+    }
     kp_dirty_part(c, t);
 }
 

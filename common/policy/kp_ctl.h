@@ -87,10 +87,6 @@ struct kp_led {
     int32_t partition;
     int32_t epoch;
 };
-struct kp_pid {
-    struct kc_uuid topic_id;
-    int32_t partition;
-};
 struct kp_moved {
     struct kp_pid p;
     uint64_t move_id;
@@ -199,6 +195,13 @@ struct kp_relay {
     enum kp_phase phase;
 };
 int32_t kp_ctl_relays(const struct kp_ctl *c, int32_t broker, struct kp_relay *ret, int32_t cap);
+
+/* Who leads what since news number `since` (0 = the first): those that the published image may not
+ * tell of yet, as they are now, at most cap, which may hold KP_LEADS_MAX. What was handed out goes up to
+ * kp_ctl_leads_seq. A broker takes them by epoch: the higher one is the newer (ADR 19). */
+enum { KP_LEADS_MAX = 4096 };
+int32_t kp_ctl_leads(struct kp_ctl *c, uint64_t since, struct kp_lead *ret, int32_t cap);
+uint64_t kp_ctl_leads_seq(const struct kp_ctl *c);
 
 /* ---- 5. measuring a rollout ---- */
 

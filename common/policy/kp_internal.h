@@ -29,6 +29,7 @@ enum {
     KP_SEEN_COARSE_MS = 30000, /* R13: lastSeen is written no more often while nothing else is */
     KP_GAP_HALF = 128, /* buckets of the histogram of gaps (kp_gaps.c): exact below 256 ms, */
     KP_GAP_BUCKETS = 26 * KP_GAP_HALF, /* then 128 for each power of two up to 2^32 ms */
+    KP_NEWS_MAX = KP_LEADS_MAX, /* new leaders remembered until an image tells of them */
     KP_MOVE_SEQ_BITS = 24 /* move id = generation << bits | sequence */
 };
 
@@ -109,6 +110,12 @@ struct kp_gaps {
     uint32_t buckets[KP_GAP_BUCKETS];
 };
 
+/* A partition that has got a leader (kp_news.c). */
+struct kp_news {
+    struct kp_pid p;
+    uint64_t until; /* an image of this generation tells of it */
+};
+
 struct kp_candidate; /* kp_homes.c */
 
 struct kp_ctl {
@@ -154,6 +161,8 @@ struct kp_ctl {
     struct kp_event events[KP_EVENTS_MAX];
     int32_t n_events;
     struct kp_gaps gaps;
+    struct kp_news news[KP_NEWS_MAX]; /* a ring */
+    uint64_t news_seq; /* entries ever written */
 };
 
 /* kp_registry.c */
@@ -222,6 +231,9 @@ void kp_gap_died(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_
 void kp_gap_released(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int64_t stopped_ms);
 void kp_gap_close(struct kp_ctl *c, struct kp_topic *t, int32_t partition); /* it is led */
 void kp_gaps_rows(struct kp_ctl *c); /* rows were made anew */
+
+/* kp_news.c */
+void kp_news_led(struct kp_ctl *c, const struct kp_topic *t, int32_t partition);
 
 /* kp_reports.c */
 void kp_reports_new_incarnation(struct kp_ctl *c, int32_t broker);

@@ -103,6 +103,19 @@ struct kp_part {
     struct kp_move move;
 };
 
+struct kp_pid {
+    struct kc_uuid topic_id;
+    int32_t partition;
+};
+
+/* Who leads a partition. Epochs are the volume's: the higher one is the newer word. */
+struct kp_lead {
+    struct kp_pid p;
+    int32_t broker;
+    struct kc_uuid incarnation;
+    int32_t epoch;
+};
+
 /* Which shard of the image a topic lives in: 0..KP_SHARDS-1. */
 int32_t kp_shard_of(const struct kc_uuid *topic_id);
 /* <0, 0, >0 for orders of the same uid. */

@@ -1,4 +1,5 @@
-/* ko_answers.c - what brokers are told: changed rows, orders of moves, the newest order of the image.
+/* ko_answers.c - what brokers are told: changed rows, new leaders, orders of moves, the newest order of the
+ * image.
  *
  * An answer goes out for every status, and at once on all streams of a cluster when a row changed,
  * an order is new or an image was published (design.md, 4 and 5). */
@@ -142,6 +143,34 @@ static bool add_orders(struct ko_cc *cc, const struct kp_relay *r, int32_t n, st
     return m->orders != NULL;
 }
 
+/* ---- leaders ---- */
+
+/* What this broker has not heard of and no image shows yet; its own it knows itself. */
+static int32_t new_leads(struct ko_cc *cc, struct ko_stream *s, struct kp_lead *ret)
+{
+    int32_t n = kp_ctl_leads(cc->ctl, s->told_leads, ret, KP_LEADS_MAX), kept = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (ret[i].broker != s->hello.broker) {
+            ret[kept++] = ret[i];
+        }
+    }
+    return kept;
+}
+
+static bool add_leads(const struct kp_lead *l, int32_t n, struct kc_arena *a,
+                      Kaas__Heartbeat__StatusAnswer *m)
+{
+    m->leads = kc_arena_zalloc(a, (size_t)n + 1, sizeof(*m->leads));
+    for (int32_t i = 0; i < n && m->leads; i++) {
+        m->leads[i] = hb_lead_new(a, &l[i]);
+        if (!m->leads[i]) {
+            return false;
+        }
+        m->n_leads++;
+    }
+    return m->leads != NULL;
+}
+
 /* ---- the answer ---- */
 
 static void send_status(struct ko_stream *s, Kaas__Heartbeat__StatusAnswer *m)
@@ -169,10 +198,12 @@ void ko_answer(struct ko_stream *s, bool even_if_nothing_new)
         return;
     }
     static _Thread_local struct kp_relay relays[KO_ORDERS_MAX];
+    static _Thread_local struct kp_lead leads[KP_LEADS_MAX];
     int32_t n = kp_ctl_relays(cc->ctl, s->hello.broker, relays, KO_ORDERS_MAX);
     uint64_t orders = orders_hash(relays, n);
+    int32_t n_leads = ko_cc_decides(cc) ? new_leads(cc, s, leads) : 0;
     bool news = s->told_version < cc->version || s->told_generation != cc->order.generation ||
-                (n > 0 && orders != s->told_orders);
+                (n > 0 && orders != s->told_orders) || n_leads > 0;
     if (!news && !even_if_nothing_new) {
         return;
     }
@@ -183,10 +214,12 @@ void ko_answer(struct ko_stream *s, bool even_if_nothing_new)
     m.generation = cc->order.generation;
     m.active = ko_cc_decides(cc);
     m.condemned = m.active && stream_condemned(cc, s);
-    if (add_rows(cc, s->told_version, &a, &m) && add_orders(cc, relays, n, &a, &m)) {
+    if (add_rows(cc, s->told_version, &a, &m) && add_orders(cc, relays, n, &a, &m) &&
+        add_leads(leads, n_leads, &a, &m)) {
         s->told_version = cc->version;
         s->told_generation = cc->order.generation;
         s->told_orders = orders;
+        s->told_leads = m.active ? kp_ctl_leads_seq(cc->ctl) : 0;
         send_status(s, &m);
     }
     kc_arena_fini(&a);

@@ -80,7 +80,7 @@ static void reset(struct ko_cc *cc)
         struct ko_stream *s = KC_LIST_ENTRY(it, struct ko_stream, link);
         if (strcmp(s->cluster, cc->key) == 0) {
             s->admitted = false;
-            s->told_version = s->told_generation = s->told_orders = 0;
+            s->told_version = s->told_generation = s->told_orders = s->told_leads = 0;
         }
     }
     ko_admin_drop(cc);

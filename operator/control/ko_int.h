@@ -171,6 +171,7 @@ struct ko_stream {
     uint64_t told_version; /* rows up to here were told */
     uint64_t told_generation;
     uint64_t told_orders; /* hash of the orders told last */
+    uint64_t told_leads; /* news of leaders up to here were told */
     bool close_after_write;
 };
 

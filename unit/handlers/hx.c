@@ -247,6 +247,8 @@ void hx_publish(struct hx *h)
     }
     struct ki_image proto = {
         .order = {"uid", 1, h->generation}, .n_rows = h->n_rows, .rows = h->rows};
+    proto.n_leads = h->n_leads;
+    proto.leads = h->leads;
     proto.n_configs = h->n_configs;
     proto.configs = h->configs;
     memcpy(proto.cluster_id, h->app.cluster_id, sizeof(proto.cluster_id));

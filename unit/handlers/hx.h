@@ -31,6 +31,8 @@ struct hx {
     uint64_t generation;
     int32_t n_configs;
     struct ki_config configs[8]; /* cluster-wide, sorted by name */
+    int32_t n_leads;
+    struct kp_lead leads[4]; /* heard of since, sorted */
     char dir[64]; /* the volume, with an engine */
 };
 

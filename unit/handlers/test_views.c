@@ -163,6 +163,41 @@ static void W7_a_leader_that_is_not_visible_is_not_available(void)
     hx_down(&h);
 }
 
+static const struct kw_metadata_response_partition *only_partition(struct hx_client *c)
+{
+    const struct kw_metadata_response *m = metadata(c, 12);
+    KT_REQUIRE(m->n_topics == 1 && m->topics[0].n_partitions == 1);
+    return &m->topics[0].partitions[0];
+}
+
+/* ADR 19: a leader that was heard of counts if its epoch is higher, and is shown as any other. */
+static void a_newer_leader_is_told_before_the_image_has_it(void)
+{
+    struct hx_client c;
+    mixed_cluster(&c);
+    struct hx_topic *t = hx_topic(&h, "t", 1, 5); /* led by one that died */
+    h.leads[0] = (struct kp_lead){{t->id, 0}, 2, h.rows[1].incarnation, 4};
+    h.n_leads = 1;
+    hx_publish(&h);
+    const struct kw_metadata_response_partition *p = only_partition(&c);
+    KT_EQ(p->error_code, KAFKA_NONE);
+    KT_EQ(p->leader_id, 2);
+    KT_EQ(p->leader_epoch, 4);
+    h.leads[0].epoch = 3; /* no newer than the image */
+    hx_publish(&h);
+    KT_EQ(only_partition(&c)->error_code, KAFKA_LEADER_NOT_AVAILABLE);
+    h.leads[0].epoch = 4;
+    h.leads[0].incarnation = hx_uuid(99); /* of a former life of 2 */
+    hx_publish(&h);
+    KT_EQ(only_partition(&c)->error_code, KAFKA_LEADER_NOT_AVAILABLE);
+    h.leads[0].p.partition = 1; /* of another partition */
+    hx_publish(&h);
+    KT_EQ(only_partition(&c)->leader_epoch, 3);
+    hx_hang_up(&c);
+    h.n_leads = 0;
+    hx_down(&h);
+}
+
 static void each_listener_shows_its_own_addresses(void)
 {
     struct hx_client in, ex;
@@ -230,5 +265,6 @@ KT_MAIN("views", KT(R30_metadata_lists_serving_and_draining_brokers_in_every_ver
         KT(R32_the_answering_broker_is_listed_and_never_fenced),
         KT(R35_describe_cluster_is_advertised_to_version_2),
         KT(W7_a_leader_that_is_not_visible_is_not_available),
+        KT(a_newer_leader_is_told_before_the_image_has_it),
         KT(each_listener_shows_its_own_addresses), KT(the_controller_is_the_lowest_serving_broker),
         KT(endpoint_types_other_than_brokers_are_refused))

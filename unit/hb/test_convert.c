@@ -191,7 +191,25 @@ static void an_order_survives_with_its_phase(void)
     kc_arena_fini(&arena);
 }
 
+static void a_leader_survives(void)
+{
+    kc_arena_init(&arena, 0, 0);
+    struct kp_lead l = {{uuid(4), 17}, 3, uuid(5), 12};
+    Kaas__Heartbeat__Lead *m = hb_lead_new(&arena, &l);
+    KT_REQUIRE(m != NULL);
+    struct kp_lead got = hb_lead(m);
+    KT_TRUE(kc_uuid_eq(&got.p.topic_id, &l.p.topic_id) &&
+            kc_uuid_eq(&got.incarnation, &l.incarnation));
+    KT_EQ(got.p.partition, 17);
+    KT_EQ(got.broker, 3);
+    KT_EQ(got.epoch, 12);
+    kc_arena_fini(&arena);
+    kc_arena_init(&arena, 0, 8);
+    KT_TRUE(hb_lead_new(&arena, &l) == NULL);
+    kc_arena_fini(&arena);
+}
+
 KT_MAIN("hb_convert", KT(a_row_survives_and_leaves_other_fields_alone),
         KT(a_row_without_incarnation_or_listeners_is_fine), KT(a_full_arena_is_an_answer),
         KT(names_too_long_for_their_fields_are_refused), KT(a_status_reaches_the_controller),
-        KT(an_order_survives_with_its_phase))
+        KT(an_order_survives_with_its_phase), KT(a_leader_survives))

@@ -277,8 +277,41 @@ static void random_bytes_never_pass_unchecked(void)
     kc_dyn_fini(&good);
 }
 
+static void leaders_are_brokers_with_an_incarnation_and_an_epoch(void)
+{
+    uint8_t short_id[3] = {0};
+    for (int turn = 0; turn < 5; turn++) {
+        Kaas__Heartbeat__Lead lead = KAAS__HEARTBEAT__LEAD__INIT, *list[] = {&lead};
+        Kaas__Heartbeat__PartitionId pid = KAAS__HEARTBEAT__PARTITION_ID__INIT;
+        Kaas__Heartbeat__StatusAnswer s = KAAS__HEARTBEAT__STATUS_ANSWER__INIT;
+        Kaas__Heartbeat__OperatorMessage m = KAAS__HEARTBEAT__OPERATOR_MESSAGE__INIT;
+        pid.topic_id = lead.incarnation = (ProtobufCBinaryData){16, id16};
+        lead.partition = turn == 1 ? NULL : &pid;
+        lead.broker = turn == 2 ? -1 : 1;
+        lead.epoch = turn == 3 ? -1 : 0;
+        if (turn == 4) {
+            lead.incarnation = (ProtobufCBinaryData){sizeof(short_id), short_id};
+        }
+        s.n_leads = 1;
+        s.leads = list;
+        m.kind_case = KAAS__HEARTBEAT__OPERATOR_MESSAGE__KIND_STATUS;
+        m.status = &s;
+        struct kc_dyn out;
+        kc_dyn_init(&out, HB_FRAME_MAX);
+        KT_EQ(hb_encode_operator(&m, &out), 0);
+        struct kc_arena a;
+        kc_arena_init(&a, 0, HB_ARENA_CAP);
+        const Kaas__Heartbeat__OperatorMessage *got;
+        struct kc_bytes frame = {out.data + 4, (int32_t)out.len - 4};
+        KT_EQ(hb_decode_operator(frame, &a, &got, NULL), turn == 0 ? 0 : KC_E_MALFORMED);
+        kc_arena_fini(&a);
+        kc_dyn_fini(&out);
+    }
+}
+
 KT_MAIN("hb_frame", KT(hello_survives_the_round_trip), KT(frames_arrive_in_any_pieces),
         KT(lengths_past_the_limit_are_refused_before_memory_is_taken),
         KT(identities_have_exactly_16_bytes), KT(texts_are_bounded_and_clean),
         KT(entries_need_their_partition), KT(a_message_cannot_unfold_past_the_arena),
-        KT(lists_are_bounded), KT(random_bytes_never_pass_unchecked))
+        KT(leaders_are_brokers_with_an_incarnation_and_an_epoch), KT(lists_are_bounded),
+        KT(random_bytes_never_pass_unchecked))

@@ -69,6 +69,9 @@ static void take_answer(struct peer *p, const Kaas__Heartbeat__StatusAnswer *a)
     for (size_t i = 0; i < a->n_gone; i++) {
         p->row_there[a->gone[i]] = false;
     }
+    for (size_t i = 0; i < a->n_leads; i++) {
+        p->leads[p->n_leads++ % 64] = hb_lead(a->leads[i]);
+    }
     p->n_orders = (int32_t)a->n_orders;
     for (size_t i = 0; i < a->n_orders && i < 64; i++) {
         p->orders[i] = hb_order_relay(a->orders[i]);

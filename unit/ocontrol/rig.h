@@ -105,6 +105,8 @@ struct peer {
     uint32_t protocol; /* 0 = an image older than protocol versions */
     int said, answered; /* statuses */
     const char *trouble; /* why it is not healthy */
+    int32_t n_leads; /* told, ever */
+    struct kp_lead leads[64];
     struct kp_led led[256];
     int32_t n_led;
 };

@@ -1,7 +1,8 @@
 /* Incarnations: the first one, and another after each fence or condemnation (design.md, 4).
  *
- * A lost incarnation is final: everything it held is closed without a seal, its files are not
- * touched again, and after a back-off (1-30 s) a new one is registered, once every data loop is alive. */
+ * A lost incarnation is final: clients that wait are told to go elsewhere, everything it held is closed
+ * without a seal, its files are not touched again, and after a back-off (1-30 s) a new one is
+ * registered, once every data loop is alive. */
 #include "cluster/kl_int.h"
 
 #include "base/kc_clock.h"
@@ -91,6 +92,7 @@ void kl_reg_lost(struct kl_cluster *k, const char *why)
     }
     back_off(&k->reg, now);
     k->reg.state = KL_REG_DROPPING;
+    ks_disown(k->o.engine); /* the plan waits for seals, which hang as long as the volume does */
     kl_plan_set_mode(k->plan, KL_DROP, now);
     kl_wake(k);
 }

@@ -80,11 +80,9 @@ static void on_fenced(struct rt_msg *msg)
     kc_free(m);
 }
 
-/* Runs once an incarnation: tells the control loop and every owner. */
-static void fenced(struct ks_engine *e, struct ks_inc *inc, const char *why)
+/* Tells the owners of all logs of an incarnation; e->lock is held. */
+static void stop_logs(struct ks_engine *e, const struct ks_inc *inc)
 {
-    kc_log(KC_ERROR, "storage", "event=fenced inc8=%08x reason=\"%s\"", inc->inc8, why);
-    pthread_mutex_lock(&e->lock);
     struct kc_map_iter it = {0};
     for (struct kc_map_entry *m; (m = kc_map_next(&e->logs, &it));) {
         struct ks_log *log = m->value;
@@ -92,6 +90,21 @@ static void fenced(struct ks_engine *e, struct ks_inc *inc, const char *why)
             ks_log_post_stop(log);
         }
     }
+}
+
+void ks_disown(struct ks_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    stop_logs(e, e->inc);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Runs once an incarnation: tells the control loop and every owner. */
+static void fenced(struct ks_engine *e, struct ks_inc *inc, const char *why)
+{
+    kc_log(KC_ERROR, "storage", "event=fenced inc8=%08x reason=\"%s\"", inc->inc8, why);
+    pthread_mutex_lock(&e->lock);
+    stop_logs(e, inc);
     pthread_mutex_unlock(&e->lock);
     if (e->on_fenced && e->loop) {
         struct fenced_msg *m = kc_zalloc(sizeof(*m));

@@ -49,6 +49,13 @@ void ks_engine_close(struct ks_engine *e); /* [blocking] logs were closed before
 /* [blocking: call from a pool or at start] Makes inc/<broker>/<incarnation> and makes it the
  * incarnation of later claims. The previous one, if any, must hold no log any more. */
 int ks_register(struct ks_engine *e, const struct kc_uuid *incarnation, struct kc_err *err);
+/* The incarnation is condemned: others may take its partitions at any moment, and nobody is to wait
+ * for the volume any more. All its logs stop as after a fence; what waits on them, those being sealed
+ * included, is answered NOT_LEADER_OR_FOLLOWER at once, also while a thread hangs in the file system.
+ * An append answered so may be on the volume: whether it is part of the log, the next owner's scan
+ * decides (an idempotent producer that sends it again is told its offset). The logs are closed by their
+ * owners as usual. [any] */
+void ks_disown(struct ks_engine *e);
 
 /* The oldest file operation under way; older than a limit, it is a storage stall. */
 struct ks_stall {

@@ -49,15 +49,25 @@ static struct visit visit_of(struct rig *r, const struct clf_topic *t, int32_t p
     return (struct visit){.r = r, .topic_id = t->id, .partition = partition};
 }
 
-static void go(struct visit *v, void (*fn)(void *))
+static void ask(struct visit *v, void (*fn)(void *))
 {
     atomic_store(&v->done, false);
     rt_call(kd_loop_of(v->r->data, &v->topic_id, v->partition), fn, v);
+}
+
+static void await(struct visit *v)
+{
     int64_t until = kc_mono_ms() + 10000;
     while (!atomic_load(&v->done) && kc_mono_ms() < until) {
         poll(NULL, 0, 1);
     }
     KT_REQUIRE(atomic_load(&v->done));
+}
+
+static void go(struct visit *v, void (*fn)(void *))
+{
+    ask(v, fn);
+    await(v);
 }
 
 static void look(void *arg)
@@ -101,8 +111,8 @@ static void append(void *arg)
     ks_log_append(kd_part_log(p), &a);
 }
 
-/* Appends one record; Kafka's error. */
-static int put(struct visit *v)
+/* The append of one record is on its way; await tells of its answer. */
+static void start_put(struct visit *v)
 {
     struct kw_batch_builder b;
     kw_batch_builder_init(&b, &KW_BATCH_ARGS_PLAIN, 1024);
@@ -113,8 +123,15 @@ static int put(struct visit *v)
     memcpy(buf->data, bytes.ptr, (size_t)bytes.len);
     kw_batch_builder_fini(&b);
     v->batch = (struct kc_slice){.buf = buf, .ptr = buf->data, .len = (size_t)bytes.len};
-    go(v, append);
-    kc_buf_unref(buf);
+    ask(v, append);
+}
+
+/* Appends one record; Kafka's error. */
+static int put(struct visit *v)
+{
+    start_put(v);
+    await(v);
+    kc_buf_unref(v->batch.buf);
     return atomic_load(&v->error);
 }
 
@@ -216,7 +233,45 @@ static void a_log_that_claims_again_is_reported_under_the_new_epoch(void)
     rig_stop(&r);
 }
 
+/* ---- a volume that hangs ---- */
+
+/* A stalled broker is condemned, and others go on with what it led. Whoever it had accepted records from
+ * must hear of that now, not when the volume answers: also where a move waits for a seal. */
+static void a_condemned_broker_answers_what_waits_for_a_volume_that_hangs(void)
+{
+    enum { NOT_LEADER = 6 };
+    struct rig r;
+    struct clf_topic *t = up(&r, 2, 2);
+    struct visit stays = visit_of(&r, t, 0), moves = visit_of(&r, t, 1);
+    rig_hold_syncs(true);
+    start_put(&stays);
+    rig_await_held();
+    start_put(&moves);
+    t->parts[1].assigned = 1;
+    rig_publish(&r);
+    struct visit behind = visit_of(&r, t, 1);
+    int64_t until = kc_mono_ms() + 5000;
+    do {
+        go(&behind, look);
+    } while (behind.epoch >= 0 && kc_mono_ms() < until);
+    KT_EQ(behind.epoch, -1); /* closed to clients; its seal waits for the append */
+    KT_FALSE(atomic_load(&stays.done) || atomic_load(&moves.done));
+    r.say.condemned = r.cluster.rows[0].incarnation;
+    r.cluster.rows[0].condemned = true;
+    r.cluster.rows[0].health = KP_DEAD;
+    rig_say(&r);
+    await(&stays);
+    await(&moves);
+    KT_EQ(atomic_load(&stays.error), NOT_LEADER);
+    KT_EQ(atomic_load(&moves.error), NOT_LEADER);
+    rig_hold_syncs(false);
+    kc_buf_unref(stays.batch.buf);
+    kc_buf_unref(moves.batch.buf);
+    rig_stop(&r);
+}
+
 KT_MAIN("kl_logs", KT(a_changed_topic_config_reaches_open_logs),
         KT(a_changed_cluster_config_reaches_open_logs),
         KT(a_config_that_changes_during_a_takeover_is_not_lost), KT(added_partitions_are_opened),
-        KT(a_log_that_claims_again_is_reported_under_the_new_epoch))
+        KT(a_log_that_claims_again_is_reported_under_the_new_epoch),
+        KT(a_condemned_broker_answers_what_waits_for_a_volume_that_hangs))

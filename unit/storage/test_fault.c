@@ -391,6 +391,59 @@ static void R46_the_oldest_operation_under_way_is_told_with_its_thread(void)
     end();
 }
 
+static void on_seal(void *ctx, int rc, struct kc_bytes record, int64_t end, int32_t epoch)
+{
+    (void)record;
+    (void)epoch;
+    KT_EQ(rc, 0);
+    KT_EQ(end, 1);
+    *(bool *)ctx = true;
+}
+
+/* While the volume hangs a condemned broker answers what it has accepted: it acks nothing, and does not
+ * keep anybody waiting, not even where a seal waits for the append. What was written is still there for
+ * the next owner, who tells the producer so when it sends again. */
+static void a_condemned_broker_answers_what_waits_for_a_volume_that_hangs(void)
+{
+    enum { NOT_LEADER = 6 };
+    begin();
+    sem_init(&gate.reached, 0, 0);
+    sem_init(&gate.pass, 0, 0);
+    const struct st_batch batch = {.pid = 7, .seq = 0};
+    struct ks_log *stuck = st_log(&b1, &topic, 1), *sealing = st_log(&b1, &topic, 0);
+    struct st_append a, b, c;
+    bool sealed = false;
+    atomic_store(&gate.closed, true);
+    st_append_start(stuck, st_make(&batch), KS_FROM_CLIENT, &a);
+    sem_wait(&gate.reached);
+    st_append_start(sealing, st_make(&batch), KS_FROM_CLIENT, &b);
+    ks_log_seal(sealing, &b1.loop, on_seal, &sealed);
+    st_turn(&b1);
+    KT_FALSE(a.done || b.done);
+    ks_disown(b1.e);
+    st_until(&b1, &a.done);
+    st_until(&b1, &b.done);
+    KT_EQ(a.r.error, NOT_LEADER);
+    KT_EQ(b.r.error, NOT_LEADER);
+    st_append_start(stuck, st_make(&(struct st_batch){0}), KS_FROM_CLIENT, &c);
+    KT_TRUE(c.done && c.r.error == NOT_LEADER);
+    KT_FALSE(sealed);
+    atomic_store(&gate.closed, false);
+    sem_post(&gate.pass);
+    st_until(&b1, &sealed);
+    st_close(&b1, stuck);
+    for (int32_t p = 0; p < 2; p++) {
+        struct ks_log *log = st_log(&b1, &topic, p);
+        KT_EQ(st_count(&b1, log), 1);
+        struct ks_append_result r = st_append(&b1, log, st_make(&batch));
+        KT_EQ(r.error, 0);
+        KT_EQ(r.base_offset, 0);
+        KT_EQ(st_count(&b1, log), 1);
+        st_close(&b1, log);
+    }
+    end();
+}
+
 static void await_queued_recovery(void)
 {
     for (bool there = false; !there; sched_yield()) {
@@ -462,4 +515,5 @@ KT_MAIN("fault", KT(after_an_error_the_log_goes_on_in_a_new_epoch),
         KT(a_fence_of_an_absent_claim_file_puts_a_fenced_one_there),
         KT(a_roll_that_fails_acks_nothing_in_the_next_file), KT(memory_may_run_out_anywhere),
         KT(R46_the_oldest_operation_under_way_is_told_with_its_thread),
+        KT(a_condemned_broker_answers_what_waits_for_a_volume_that_hangs),
         KT(appends_of_two_epochs_in_one_turn_are_told_apart))

@@ -9,7 +9,7 @@ import threading
 import time
 
 from .batch import make, records_of
-from .wire import string
+from .wire import produce_body, string
 
 
 def batch(value, producer_id=-1, epoch=-1, sequence=-1):
@@ -24,10 +24,7 @@ def frame(key, version, body, correlation=1):
 
 
 def produce(topic, partitions, records, acks):
-    body = struct.pack(">hhi", -1, acks, 5000) + struct.pack(">i", 1) + string(topic) + struct.pack(">i", len(partitions))
-    for p in partitions:
-        body += struct.pack(">ii", p, len(records)) + records
-    return frame(0, 7, body)
+    return frame(0, 7, produce_body(topic, dict.fromkeys(partitions, records), acks, 5000))
 
 
 def fetch(topic, partitions, offset, wait_ms, min_bytes, max_bytes=1 << 20):

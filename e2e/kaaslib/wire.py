@@ -1,7 +1,7 @@
 """A few Kafka requests in raw bytes: what a scenario asks many times a second, and garbage.
 
 Only what the scenarios need: Metadata 9, DescribeCluster 2, FindCoordinator 4, ApiVersions 3,
-ListOffsets 1, CreateTopics 5."""
+ListOffsets 1, CreateTopics 5, Produce 7."""
 
 import socket
 import struct
@@ -60,6 +60,12 @@ def cstr(s):
 
 def string(s):
     return struct.pack(">h", len(s)) + s.encode()
+
+
+def produce_body(topic, records, acks=-1, timeout_ms=30000):
+    """Of Produce 7; records: {partition: batches}."""
+    parts = b"".join(struct.pack(">ii", p, len(batches)) + batches for p, batches in records.items())
+    return struct.pack(">hhii", -1, acks, timeout_ms, 1) + string(topic) + struct.pack(">i", len(records)) + parts
 
 
 def coordinators_body(groups, key_type=0):
@@ -230,6 +236,14 @@ class Conn:
             return r
 
         return dict(b.carray(one))
+
+    def produce(self, topic, records, timeout_ms=30000):
+        """{partition: error} by Produce 7; records: {partition: batches}."""
+        b = self.call(0, 7, produce_body(topic, records, timeout_ms=timeout_ms), flexible=False)
+        b.take("i")
+        n = b.take("h")
+        b.pos += n
+        return {one[0]: one[1] for one in ([b.take(f) for f in "ihqqq"] for _ in range(b.take("i")))}
 
     def end_offset(self, topic, partition):
         """High watermark by ListOffsets 1."""

@@ -74,8 +74,8 @@ def judge(t, load, counts, alone, bounds, since, until):
     others, at_object, object_who = t.object_lag(since, until)
     apart, apart_at, about = t.disagreement(since, until)
     out = t.out(since, until, bounds.replicas)
-    errors = load.clients.group_errors()
-    found = []
+    errors, denied = load.clients.group_errors(), t.denied_itself(since, until)
+    found = [f"R32: broker {n} left itself out or called itself fenced at {at:.2f} s" for at, n in denied[:1]]
     if lag > bounds.lag_s + SAMPLE_S:
         found.append(f"status was wrong about broker {who} for {lag:.2f} s from {at - since:.2f} s on")
     if others > LAG_S + SAMPLE_S:

@@ -232,6 +232,11 @@ class Truth:
             return {n: v["coordinators"].get(which) for n, v in views_of(self.brokers, values).items()}
         return {n: (v["fenced"].get(int(which)), int(which) in v["listed"]) for n, v in views_of(self.brokers, values).items()}
 
+    def denied_itself(self, since, until):
+        """[(when, broker)] of answers in which a broker did not list itself, or called itself fenced (R32)."""
+        return [(t - since, k[1]) for t, k, v in list(self.line.events) if k[0] == "view" and v and since <= t <= until
+                and (v["fenced"].get(k[1]) is not False or k[1] not in v["listed"])]
+
     def out(self, since, until, replicas):
         """The most brokers of the first `replicas` that were not ready at once."""
         return max((sum(not v.get(("ready", n), False) for n in range(replicas)) for _, _, v in self.line.walk(since, until)), default=0)

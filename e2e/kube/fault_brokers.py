@@ -4,9 +4,10 @@ import json
 import os
 import pathlib
 import signal
+import threading
 import time
 
-from kaaslib import kube
+from kaaslib import batch, kube, wire
 from kaaslib.kube import kubectl
 from kaaslib.recorded import LAG_S, SILENT_S, fault
 from kaaslib.runner import check, eventually, hold
@@ -16,6 +17,7 @@ SOAK = bool(os.environ.get("KAAS_SOAK"))
 FREEZE_S = 60 if SOAK else 15
 WEDGE_S = 120 if SOAK else 15
 RESTARTS = 20 if SOAK else 5
+NOT_LEADER = 6  # NOT_LEADER_OR_FOLLOWER
 
 
 @fault(out=1)
@@ -125,13 +127,34 @@ def the_data_loops_of_a_broker_are_wedged(c, t):
     return f"{held.n} loops for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s"
 
 
+class Asked(threading.Thread):
+    """A produce request to one broker for all that it leads of a topic, and the answer with its time."""
+
+    def __init__(self, c, n, topic):
+        super().__init__(daemon=True)
+        now = int(time.time() * 1000)
+        self.records = {p: batch.make([now], batch.records_of([now], [b"x"])) for p, (leader, _) in c.leaders(topic).items() if leader == n}
+        self.conn, self.topic, self.errors, self.at = wire.Conn(c.address(n), 2 * WEDGE_S + 60), topic, None, None
+        self.start()
+
+    def run(self):
+        self.errors, self.at = self.conn.produce(self.topic, self.records, timeout_ms=1000 * (2 * WEDGE_S + 30)), time.monotonic()
+        self.conn.sock.close()
+
+
 @fault(out=1)
 def the_storage_of_one_broker_stalls(c, t):
+    topic = f"stalled-{int(time.time())}"
+    c.create_topic(topic, 6)
     t0 = time.monotonic()
     held = Held(c.pid(2), "stall", "ks-sync", "ks-commit")
     try:
+        asked = Asked(c, 2, topic)
         unready = t.wait(("ready", 2), lambda ready: not ready, t0, 10)
         after = t.wait_row(2, t0, "Fenced", "stalled")
+        asked.join(2)
+        check(asked.records and asked.errors == dict.fromkeys(asked.records, NOT_LEADER), "fenced, it answered what it had accepted with",
+              asked.errors, "for", sorted(asked.records))
         check("storage: stalled" in t.line.now(("readyz", 2)), t.line.now(("readyz", 2)))
         check(c.condition("StorageReady")[:2] == ("False", "StorageStalled"), c.condition("StorageReady"))
         hold(lambda: t.line.now(("row", 2))[0] == "Fenced", t0 + WEDGE_S - time.monotonic(), 0.2, "a stalled broker is fenced")
@@ -139,7 +162,8 @@ def the_storage_of_one_broker_stalls(c, t):
         held.release()
     t.came_back(2, t0)
     check(unready <= 7 and after <= 8, "503 after", unready, "fenced after", after)
-    return f"a file operation hangs for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s"
+    return (f"a file operation hangs for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s, what was accepted is answered "
+            f"after {asked.at - t0:.2f} s")
 
 
 @fault(out=1)
@@ -152,4 +176,6 @@ def a_broker_restarts_again_and_again(c, t):
         longest = max(longest, time.monotonic() - t1)
     t.came_back(2, t0)
     check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
+    reasons = {row[2] for _, row in t.changes(("row", 2), t0) if row}
+    check(not reasons & {"wedged", "stalled"}, "R54, W6: one that was booting was told to be", reasons)
     return f"{RESTARTS} lives, each replaced within {longest:.2f} s"

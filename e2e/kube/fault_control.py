@@ -116,7 +116,7 @@ def delete_slice(c):
 @fault(out=1)
 def watches_are_cut_and_too_old(c, t):
     """While the operators stand still a slice and a pod go; their watches then begin from a version that is forgotten."""
-    kubectl("apply", "-f", "-", stdin=json.dumps(slice_of(c, [endpoint("demo-1", get("pod", "demo-1"))])))
+    apply_slice(c, [endpoint("demo-1", get("pod", "demo-1"))])
     t0, old = time.monotonic(), c.pods()["demo-2"]
     try:
         with stopped(*kube.operators().values()):
@@ -136,23 +136,68 @@ def watches_are_cut_and_too_old(c, t):
     check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed", t.ids(t0, time.monotonic()))
 
 
+def pod_without_an_ordinal():
+    """A pod that belongs to the StatefulSet, as far as anybody can tell, and whose name ends in no number. It never runs."""
+    sts = get("statefulset", "demo")
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "demo", "uid": sts["metadata"]["uid"]}
+    doc = {"apiVersion": "v1", "kind": "Pod",
+           "metadata": {"name": "demo-x", "namespace": kube.NAMESPACE, "labels": {"kaas.dev/cluster": "demo"}, "ownerReferences": [owner]},
+           "spec": {"schedulerName": "nobody", "containers": [{"name": "none", "image": "localhost/none:none"}]}}
+    kubectl("apply", "-f", "-", stdin=json.dumps(doc))
+    return get("pod", "demo-x")
+
+
+def apply_slice(c, endpoints):
+    kubectl("apply", "-f", "-", stdin=json.dumps(slice_of(c, endpoints)))
+
+
 @fault(out=0, group_errors=False)
 def a_second_slice_by_hand_admits_nobody(c, t):
     pod, foreign = get("pod", "demo-1"), get("pods", namespace=kube.SYSTEM)["items"][0]
     t0, leaders = time.monotonic(), c.leaders(t.load.topic)
     cases = [("a foreign ordinal", [endpoint("demo-7"), endpoint("demo-8", pod), endpoint("other-0", foreign), endpoint("demo-x")]),
              ("a foreign pod behind a known ordinal", [endpoint("demo-0", foreign), endpoint("demo-2")]),
+             ("a pod without an ordinal", [endpoint("demo-x", pod_without_an_ordinal())]),
              ("a known pod twice, not ready", [endpoint("demo-1", pod, ready=False), endpoint("demo-1", pod)]),
              ("nothing", [])]
     try:
         for what, endpoints in cases:
-            kubectl("apply", "-f", "-", stdin=json.dumps(slice_of(c, endpoints)))
+            apply_slice(c, endpoints)
             hold(lambda: t.line.now(("ids",)) == (0, 1, 2) and t.line.now(("serving",)) == 3, 3, 0.1, what)
         events = eventually(lambda: [e for e in get("events")["items"] if e["reason"] == "ForeignEndpoint" and SLICE in e["message"]],
                             20, 0.5, "an Event about foreign endpoints")
     finally:
         delete_slice(c)
+        kubectl("delete", "pod", "demo-x", "--grace-period=0", "--force", "--ignore-not-found")
     hold(lambda: t.line.now(("ids",)) == (0, 1, 2) and t.line.now(("serving",)) == 3, 3, 0.1, "its deletion takes nobody")
     check(c.leaders(t.load.topic) == leaders, "partitions moved")
     check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed", t.ids(t0, time.monotonic()))
     return f"{len(events)} Events"
+
+
+@fault(lag_s=SILENT_S + LAG_S)
+def slices_by_hand_take_nobody_whom_another_lists(c, t):
+    """A broker that is not wanted any more stays for as long as the Service's own slice lists it, whatever other slices say or have
+    said (R4 to R6, R27). It is frozen: it neither hands over nor ends before the grace period is over."""
+    t0, pid = time.monotonic(), c.pid(2)
+    pods = {n: get("pod", f"demo-{n}") for n in range(3)}
+    cases = [[0], [0, 1], [2, 1], [1], [2], []]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        c.scale(2)
+        t.wait(("desired",), lambda n: n == 2, t0)
+        for case in cases:
+            if case:
+                apply_slice(c, [endpoint(f"demo-{n}", pods[n]) for n in case])
+            else:
+                delete_slice(c)
+            hold(lambda: t.line.now(("ids",)) == (0, 1, 2), 1, 0.05, f"a slice by hand lists {case}: all are registered")
+        check(get("pod", "demo-2")["metadata"].get("deletionTimestamp"), "its pod was not on its way out")
+    finally:
+        delete_slice(c)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    after = t.wait(("ids",), lambda ids: ids == (0, 1), t0, 60)
+    c.settle(2)
+    c.scale(3)
+    return f"it left after {after:.1f} s, with its pod"

@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 
-from kaaslib import kube
+from kaaslib import batch, kube, wire
 from kaaslib.kube import KubeCluster, get, kubectl
 from kaaslib.recorded import Bounds, under_load
 from kaaslib.runner import check, eventually, hold, scenario
@@ -14,6 +14,7 @@ from kaaslib.runner import check, eventually, hold, scenario
 FROZEN_S = 60 if os.environ.get("KAAS_SOAK") else 15
 SIZE = 512 << 20
 NAME = "frozen"
+TIMED_OUT = 7  # REQUEST_TIMED_OUT
 
 
 def inside(node, *command):
@@ -61,10 +62,23 @@ def the_whole_volume_is_frozen(c):
             eventually(lambda: not v.pods(), 90, 0.5, "its pods are gone")
 
 
+def waits(c, topic, seconds):
+    """What each leader of a topic answers to a produce request that may take so long."""
+    now, told = int(time.time() * 1000), {}
+    one = batch.make([now], batch.records_of([now], [b"x"]))
+    for p, (leader, _) in c.leaders(topic).items():
+        with wire.Conn(c.address(leader), seconds + 10) as conn:
+            told.update(conn.produce(topic, {p: one}, timeout_ms=seconds * 1000))
+    return told
+
+
 def freeze(c, t, folder, node):
-    t0, leaders = time.monotonic(), c.leaders(t.load.topic)
+    t0, leaders, topic = time.monotonic(), c.leaders(t.load.topic), "waits"
+    c.create_topic(topic, 3)
     inside(node, "fsfreeze", "--freeze", folder)
     try:
+        told = waits(c, topic, 2)
+        check(told == {p: TIMED_OUT for p in range(3)}, "what a frozen volume leaves unanswered ends with", told)
         for n in range(3):
             t.wait(("ready", n), lambda ready: not ready, t0, 10)
         eventually(lambda: c.condition("StorageReady")[0] == "False", 5, what="StorageReady=False")

@@ -20,12 +20,20 @@ BUILD = os.environ.get("BUILD", "asan")
 LOOPS = 3
 PROBE_S = 1.0  # the kubelet's default timeoutSeconds
 STALE_S = 5  # R40
+TOPIC = "own"
 
 
 def wedge(b, on):
     b.proc.send_signal(signal.SIGUSR2)
     want = f"event=test_wedge on={int(on)}"
     eventually(lambda: b.text().splitlines()[-1].endswith(want) or want in b.text()[-400:], 5, 0.01, "the test hook")
+
+
+def own_view(b):
+    """What the broker that leads itself tells: {id: fenced}, and {partition: (leader, epoch)} of its topic."""
+    with b.conn() as c:
+        parts = c.metadata([TOPIC])["topics"][TOPIC]["partitions"]
+        return c.describe_cluster(), {i: (p["leader"], p["epoch"]) for i, p in parts.items()}
 
 
 def probe(b, path):
@@ -39,8 +47,9 @@ def probe(b, path):
 def ready_before(b):
     code, body, _ = probe(b, "/readyz")
     check(code == 200 and body.startswith("ready\n"), code, body)
-    with b.conn() as c:
-        c.metadata()
+    b.topic(TOPIC)
+    b.before = own_view(b)
+    check(b.before[0] == {0: False}, "R7: it does not tell of itself alone:", b.before[0])
 
 
 @scenario
@@ -85,8 +94,7 @@ def the_clients_see_nobody(b):
 def ready_afterwards(b):
     wedge(b, False)
     eventually(lambda: probe(b, "/readyz")[0] == 200, 3, 0.05, "200 again")
-    with b.conn() as c:
-        c.metadata()
+    check(own_view(b) == b.before, "R8: it was not ready for a while, and now tells", own_view(b), "instead of", b.before)
 
 
 @scenario

@@ -90,7 +90,8 @@ def judge(t, load, counts, alone, bounds, since, until):
     for name, gap in alone.items():
         if bounds.gap_s is not None and gap > 1000 * bounds.gap_s:
             found.append(f"{name} went without an acknowledgement of a partition for {gap / 1000:.1f} s")
-    text = f"status lag {lag:.2f} s, KaasBrokers {others:.2f} s, brokers apart {apart:.2f} s, {out} out at once, {len(errors)} group errors"
+    text = (f"status lag {lag:.2f} s, KaasBrokers {others:.2f} s, brokers apart {apart:.2f} s, {out} out at once, {len(errors)} group errors, "
+            f"noise {t.noise(since, until):.2f} s, load {os.getloadavg()[0]:.0f}")
     check(not found, "; ".join(found), f"({text})")
     return text
 

@@ -117,7 +117,8 @@ class Truth:
         self.c, self.brokers = c, range(brokers)
         self.line, self.stop = Timeline(), threading.Event()
         self.blind = []
-        self.threads = [threading.Thread(target=self._processes, daemon=True)]
+        self.late = []  # [(time, seconds)]: how much later than asked for this program went on
+        self.threads = [threading.Thread(target=self._processes, daemon=True), threading.Thread(target=self._noise, daemon=True)]
         for n in self.brokers:
             self.threads += [threading.Thread(target=self._ready, args=(n,), daemon=True),
                              threading.Thread(target=self._view, args=(n,), daemon=True)]
@@ -173,6 +174,12 @@ class Truth:
         if conn:
             conn.sock.close()
 
+    def _noise(self):
+        t0 = time.monotonic()
+        while not self.stop.wait(PERIOD_S):
+            t0, before = time.monotonic(), t0
+            self.late.append((t0, t0 - before - PERIOD_S))
+
     def _processes(self):
         """Every broker's process: (pid, "runs" or "stopped") or None."""
         while not self.stop.wait(2 * PERIOD_S):
@@ -205,6 +212,10 @@ class Truth:
     def without(self, since, until=None):
         """From since to now nobody could write status, or tell brokers of one another: neither is held against that time."""
         self.blind.append((since, until or time.monotonic()))
+
+    def noise(self, since, until):
+        """Seconds that the machine kept this program waiting for a processor, at worst: others waited as long."""
+        return max((s for t, s in self.late if since <= t <= until), default=0.0)
 
     def lag(self, since, until):
         """(seconds, when, broker) of the longest time that a broker's row did not fit what was true."""

@@ -18,6 +18,7 @@ SESSION_MS = 45000  # Kafka's default
 AGREE_S = 1.0  # all brokers agree within a second of a change
 SAMPLE_S = 0.5  # what sampling adds at most: a period of every sampler, on a machine of two busy cores
 LAG_S = 2.0  # status is never wrong for longer
+TRUST_S = 330  # a broker that crashes again and again is given nothing for up to five minutes
 SILENT_S = 3.0  # spec.heartbeat.timeout: of a broker that falls silent nobody knows for so long
 
 
@@ -107,6 +108,8 @@ def under_load(c, name, fault, bounds):
             load.wait_for_work()
             eventually(lambda: t.line.now(("serving",)) == bounds.replicas and all(t.line.now(("view", n)) for n in range(bounds.replicas)),
                        60, what="a healthy start")
+            eventually(lambda: {leader for leader, _ in c.leaders(load.topic).values()} == set(range(bounds.replicas)), TRUST_S, 0.5,
+                       "every broker leads: one that has crashed is trusted again")
             since, since_us = time.monotonic(), time.time_ns() // 1000
             note = fault(t)
             c.settle(bounds.replicas)

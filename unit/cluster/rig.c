@@ -252,8 +252,8 @@ void rig_stop(struct rig *r)
 {
     rt_call(&r->control, stop_control, r);
     rt_loop_join(&r->control);
+    ks_engine_close(r->engine); /* first: the data loops run what it still has to tell them */
     kd_stop(r->data);
-    ks_engine_close(r->engine);
     kl_free(r->kl);
     kd_free(r->data);
     fop_stop(&r->op);

@@ -29,6 +29,7 @@ class Bounds:
     lag_s: float = LAG_S
     agree_s: float = AGREE_S
     out: int | None = None  # brokers not ready at once
+    halts: bool = False  # a rollout is to halt
     group_errors: bool = True  # a group consumer may be told of a failed commit
     gap_s: float | None = None  # the longest that a producer may go without an acknowledgement of a partition
     replicas: int = 3
@@ -86,6 +87,9 @@ def judge(t, load, counts, alone, bounds, since, until):
                      f"end {t.said(about, apart_at + apart - 0.02)}")
     if bounds.out is not None and out > bounds.out:
         found.append(f"{out} brokers out at once")
+    halts = [v for _, v in t.changes(("condition", "Progressing"), since) if v[1] == "RolloutHalted"]
+    if halts and not bounds.halts:
+        found.append(f"R60: a rollout halted for no reason: {halts[0][2]}")
     if errors and not bounds.group_errors:
         found.append(f"{len(errors)} group errors, first {errors[0]}")
     for name, gap in alone.items():

@@ -73,7 +73,7 @@ def a_rolling_update_of_five(c, t):
     return note
 
 
-@fault(out=1)
+@fault(out=1, halts=True)
 def an_image_that_never_turns_ready_halts_and_is_corrected(c, t):
     t0, image = time.monotonic(), c.object()["spec"].get("image")
     before = c.pods()
@@ -92,7 +92,7 @@ def an_image_that_never_turns_ready_halts_and_is_corrected(c, t):
     return f"halted: {why[1]}: {why[2]}"
 
 
-@fault(out=1)
+@fault(out=1, halts=True)
 def an_update_whose_target_is_already_down(c, t):
     nodes = [n["metadata"]["name"] for n in get("nodes")["items"]]
     t0, before = time.monotonic(), c.pods()

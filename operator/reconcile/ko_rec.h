@@ -42,7 +42,9 @@ struct ko_owned {
 struct ko_pod {
     char uid[40], owner_uid[40], node[254], revision[64];
     bool ready;
-    int64_t ready_since_ms; /* wall clock, as its condition says: ready, or not ready, since then */
+    /* Wall clock, as its condition says. One on its way out is not ready, yet says since when it is. */
+    int64_t ready_since_ms;
+    int64_t unready_since_ms; /* 0 = the condition is True */
     /* Why a container of it does not run, or why it has no node; "" = nothing is known to be wrong. */
     char fault[40], fault_text[160];
     int64_t created_ms;

@@ -31,7 +31,7 @@ static int64_t down_ms(struct ko_rc *c, int32_t id, const struct ko_pod *p, int6
         c->down_since_ms[id] = now;
         c->down_pod[id] = pod;
     }
-    int64_t told = p && !p->ready && p->ready_since_ms ? now_wall_ms - p->ready_since_ms : 0;
+    int64_t told = p && p->unready_since_ms ? now_wall_ms - p->unready_since_ms : 0;
     return KC_MAX(now - c->down_since_ms[id], told);
 }
 

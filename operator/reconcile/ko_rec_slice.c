@@ -144,8 +144,10 @@ void ko_rec_pod_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
         snprintf(p->node, sizeof(p->node), "%s", kc_json_str(doc, "spec.nodeName", ""));
         snprintf(p->revision, sizeof(p->revision), "%s", ko_label(doc, "controller-revision-hash"));
         const json_t *cond = ko_cond_find(kc_json_at(doc, "status.conditions"), "Ready");
-        p->ready = !ko_deleting(doc) && strcmp(kc_json_str(cond, "status", ""), "True") == 0;
+        bool ready = strcmp(kc_json_str(cond, "status", ""), "True") == 0;
+        p->ready = ready && !ko_deleting(doc);
         p->ready_since_ms = parse_time_ms(kc_json_str(cond, "lastTransitionTime", ""));
+        p->unready_since_ms = ready ? 0 : p->ready_since_ms;
         p->created_ms = parse_time_ms(kc_json_str(doc, "metadata.creationTimestamp", ""));
         take_fault(p, doc);
         p->running = strcmp(kc_json_str(doc, "status.phase", ""), "Running") == 0;

@@ -316,6 +316,28 @@ static void R60_a_pod_that_cannot_start_halts_the_rollout_and_says_why(void)
     bed_stop(&b);
 }
 
+/* Brokers that have been ready for hours go one by one: their condition says True until they are gone. */
+static void R60_a_pod_on_its_way_out_halts_nothing(void)
+{
+    enum { HOURS_MS = 3 * 3600 * 1000 };
+    struct bed b;
+    start(&b);
+    pod_since(&b, 2, "r1", true, HOURS_MS, NULL);
+    KT_EQ(gate(&b, "r2"), 2);
+    bed_merge(&b, KO_POD, "demo-2", "metadata: {finalizers: [test/kubelet]}");
+    bed_remove(&b, KO_POD, "demo-2");
+    bed_get(&b, KO_POD, "demo-2");
+    KT_TRUE(ko_deleting(b.doc));
+    struct ko_view *v = op_view();
+    v->rows[2].state = KP_STATE_DRAINING;
+    v->rows[2].health = KP_DRAINING;
+    b.cb.view(b.cb.ctx, v);
+    KT_EQ(gate(&b, "r2"), 2);
+    KT_STR(progressing(&b), "ReplacingBroker");
+    KT_STR(bed_cond(&b, "Degraded"), "False");
+    bed_stop(&b);
+}
+
 /* Back to the image from before: for the StatefulSet that is no update, for its users it is. */
 static void taking_a_halted_rollout_back_is_reported_too(void)
 {
@@ -468,4 +490,5 @@ KT_MAIN("operator/roll", KT(a_rollout_that_has_yet_to_begin_is_not_complete),
         KT(a_newer_template_restarts_the_gate), KT(a_rollout_leaves_a_report_and_says_so_once),
         KT(a_report_taken_over_says_since_when_it_measures),
         KT(R60_a_pod_that_cannot_start_halts_the_rollout_and_says_why),
+        KT(R60_a_pod_on_its_way_out_halts_nothing),
         KT(taking_a_halted_rollout_back_is_reported_too))

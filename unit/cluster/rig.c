@@ -1,7 +1,6 @@
 #include "rig.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +41,6 @@ struct kb_admin_result rig_settled(void)
     return r;
 }
 
-static void write_text(const char *path, const char *text)
-{
-    char tmp[200];
-    snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-    FILE *f = fopen(tmp, "w");
-    KC_ASSERT(f && fputs(text, f) >= 0 && fclose(f) == 0);
-    KC_ASSERT(rename(tmp, path) == 0);
-}
-
 static void write_object(const struct rig *r, const char *name, json_t *doc)
 {
     json_t *cm = json_pack("{s:{s:s,s:s},s:o}", "metadata", "name", name, "uid",
@@ -58,7 +48,7 @@ static void write_object(const struct rig *r, const char *name, json_t *doc)
     char path[160];
     snprintf(path, sizeof(path), "%s/image/%s.json", r->dir, name);
     char *text = json_dumps(cm, JSON_COMPACT);
-    write_text(path, text);
+    kt_file_write(path, "%s", text);
     free(text);
     json_decref(cm);
     json_decref(doc);
@@ -157,7 +147,7 @@ static void start_control(struct rig *r, const char *cluster_id)
     snprintf(image, sizeof(image), "%s/image", r->dir);
     snprintf(token, sizeof(token), "%s/token", r->dir);
     mkdir(image, 0700);
-    write_text(token, "open sesame\n");
+    kt_file_write(token, "open sesame\n");
     struct kp_listener l = {.name = "internal", .host = "127.0.0.1", .port = 9092};
     struct kl_opts o = {.cluster = "default/demo",
                         .broker_id = 0,
@@ -200,9 +190,7 @@ void rig_run_data(struct rig *r)
 void rig_start(struct rig *r, int flags)
 {
     memset(r, 0, sizeof(*r));
-    snprintf(r->dir, sizeof(r->dir), "%s/kaas-cluster-XXXXXX",
-             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    KC_ASSERT(mkdtemp(r->dir));
+    kt_dir_make(r->dir);
     fop_start(&r->op, 0);
     r->say.active = true;
     fop_set(&r->op, &r->say);
@@ -216,14 +204,6 @@ void rig_start(struct rig *r, int flags)
     char id[KC_UUID_B64_LEN + 1] = "";
     start_engine(r, id);
     start_control(r, id);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
 }
 
 /* Everything is dropped first, as after a fence, so that no log is left open. */
@@ -257,7 +237,7 @@ void rig_stop(struct rig *r)
     kl_free(r->kl);
     kd_free(r->data);
     fop_stop(&r->op);
-    nftw(r->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    kt_dir_remove(r->dir);
 }
 
 bool rig_wait(struct rig *r, bool (*cond)(const struct fop_heard *h, void *ctx), void *ctx,

@@ -6,10 +6,11 @@
 #include "cl_fixture.h"
 #include "cluster/kl_cluster.h"
 #include "fake_operator.h"
+#include "kt_dir.h"
 #include "storage/ks_fs.h"
 
 struct rig {
-    char dir[64];
+    char dir[KT_DIR_MAX];
     struct fop op;
     struct clf cluster; /* what the image says; row 0 is the broker under test */
     struct fop_say say;

@@ -10,20 +10,10 @@
 #include "base/kc_mem.h"
 #include "cl_fixture.h"
 #include "cluster/kl_source.h"
+#include "kt_dir.h"
 
-static char dir[64];
+static char dir[KT_DIR_MAX];
 static struct clf c;
-
-static void write_text(const char *path, const char *text)
-{
-    char tmp[200];
-    snprintf(tmp, sizeof(tmp), "%s.tmp", path);
-    FILE *f = fopen(tmp, "w");
-    KT_REQUIRE(f != NULL);
-    fputs(text, f);
-    fclose(f);
-    KT_EQ(rename(tmp, path), 0);
-}
 
 static void write_doc(const char *name, json_t *doc)
 {
@@ -31,7 +21,7 @@ static void write_doc(const char *name, json_t *doc)
         json_pack("{s:{s:s},s:o}", "metadata", "uid", c.order.uid, "data", ki_configmap_data(doc));
     char path[160], *text = json_dumps(cm, JSON_COMPACT);
     snprintf(path, sizeof(path), "%s/%s.json", dir, name);
-    write_text(path, text);
+    kt_file_write(path, "%s", text);
     free(text);
     json_decref(cm);
     json_decref(doc);
@@ -48,8 +38,7 @@ static void write_shards(const struct ki_image *im)
 
 static void setup(void)
 {
-    snprintf(dir, sizeof(dir), "/tmp/kaas-source-XXXXXX");
-    KT_REQUIRE(mkdtemp(dir) != NULL);
+    kt_dir_make(dir);
     clf_init(&c, 3);
     clf_topic(&c, "a", 3);
     clf_topic(&c, "b", 2);
@@ -57,12 +46,7 @@ static void setup(void)
 
 static void done(void)
 {
-    char cmd[100];
-    for (int i = -1; i < KP_SHARDS; i++) {
-        snprintf(cmd, sizeof(cmd), i < 0 ? "%s/demo-image.json" : "%s/demo-image-%d.json", dir, i);
-        unlink(cmd);
-    }
-    rmdir(dir);
+    kt_dir_remove(dir);
 }
 
 static void a_changed_shard_alone_is_read_again(void)
@@ -127,10 +111,10 @@ static void broken_and_missing_files_are_errors(void)
     write_shards(one);
     write_doc("demo-image", ki_root_encode(one));
     snprintf(path, sizeof(path), "%s/demo-image-7.json", dir);
-    write_text(path, "{\"data\":");
+    kt_file_write(path, "{\"data\":");
     KT_EQ(kl_read_files(dir, "demo-image", false, NULL, &got, &err), KC_E_MALFORMED);
     snprintf(path, sizeof(path), "%s/demo-image.json", dir);
-    write_text(path, "{\"data\":{}}");
+    kt_file_write(path, "{\"data\":{}}");
     KT_EQ(kl_read_files(dir, "demo-image", false, NULL, &got, &err), KC_E_NOT_FOUND);
     KT_TRUE(got == NULL);
     ki_image_unref(one);
@@ -149,7 +133,7 @@ static void the_projected_mount_is_read(void)
         snprintf(folder, sizeof(folder), i < 0 ? "%s/demo-image" : "%s/demo-image-%d", dir, i);
         mkdir(folder, 0700);
         snprintf(path, sizeof(path), "%s/image.json", folder);
-        write_text(path, text);
+        kt_file_write(path, "%s", text);
         free(text);
         json_decref(doc);
     }

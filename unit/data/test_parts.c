@@ -6,11 +6,12 @@
 
 #include "base/kc_clock.h"
 #include "data/kd_data.h"
+#include "kt_dir.h"
 
 enum { LOOPS = 3 };
 
 static struct {
-    char dir[64];
+    char dir[KT_DIR_MAX];
     struct kd_data *data;
     struct ks_engine *engine;
     struct kc_uuid topic, slots;
@@ -73,8 +74,7 @@ static void up(void)
 {
     struct kc_err err;
     memset(&fx, 0, sizeof(fx));
-    snprintf(fx.dir, sizeof(fx.dir), "/tmp/kaas-kd-XXXXXX");
-    KT_REQUIRE(mkdtemp(fx.dir) != NULL);
+    kt_dir_make(fx.dir);
     fx.topic = kc_uuid_random();
     fx.slots = kc_uuid_random();
     KT_REQUIRE(kd_new(LOOPS, &fx.data, &err) == 0);
@@ -95,9 +95,7 @@ static void down(void)
     kd_stop(fx.data);
     ks_engine_close(fx.engine);
     kd_free(fx.data);
-    char cmd[96];
-    snprintf(cmd, sizeof(cmd), "rm -rf %s", fx.dir);
-    KT_EQ(system(cmd), 0);
+    kt_dir_remove(fx.dir);
 }
 
 static bool condemn(void *ctx, int32_t broker, const struct kc_uuid *inc)

@@ -1,14 +1,12 @@
 #include "broker_fix.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,35 +15,26 @@
 #include "base/kc_mem.h"
 #include "base/kc_str.h"
 #include "kt.h"
+#include "kt_net.h"
 #include "wire/kw_describe_groups.h"
 
 enum { PATIENCE_MS = 20000, SLOTS = 50, FRAME_MAX = 64 * 1024 * 1024 };
 
 /* ---- the child ---- */
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void write_config(const struct bx *b)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/broker.yaml", b->dir);
-    FILE *f = fopen(path, "w");
-    KT_REQUIRE(f != NULL);
-    fprintf(f,
-            "dataDir: %s/volume\n"
-            "unsafeStorage: true\n"
-            "listeners:\n  - {name: test, bind: 127.0.0.1, port: 0, advertisedHost: 127.0.0.1}\n"
-            "health: {bind: 127.0.0.1, port: 0}\n"
-            "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: "
-            "\"500\"}\n",
-            b->dir);
-    fclose(f);
+    kt_file_write(
+        path,
+        "dataDir: %s/volume\n"
+        "unsafeStorage: true\n"
+        "listeners:\n  - {name: test, bind: 127.0.0.1, port: 0, advertisedHost: 127.0.0.1}\n"
+        "health: {bind: 127.0.0.1, port: 0}\n"
+        "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: "
+        "\"500\"}\n",
+        b->dir);
 }
 
 /* The log goes to a file, which cannot fill up and hold the broker; it says which port was picked. */
@@ -111,8 +100,7 @@ static bool coordinates(struct bx *b)
 void bx_start(struct bx *b, bool fresh)
 {
     if (fresh) {
-        snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-test-XXXXXX");
-        KT_REQUIRE(mkdtemp(b->dir) != NULL);
+        kt_dir_make(b->dir);
         char volume[96];
         snprintf(volume, sizeof(volume), "%s/volume", b->dir);
         KT_REQUIRE(mkdir(volume, 0755) == 0);
@@ -151,7 +139,7 @@ void bx_end(struct bx *b)
     kill(b->pid, SIGTERM);
     waitpid(b->pid, &status, 0);
     KT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    kt_dir_remove(b->dir);
 }
 
 /* ---- the client ---- */
@@ -160,11 +148,8 @@ void bx_connect(struct bx *b, struct bx_conn *c)
 {
     *c = (struct bx_conn){0};
     kc_arena_init(&c->arena, 64 * 1024, 0);
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(b->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    KT_REQUIRE(connect(c->fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+    c->fd = kt_dial(b->port, PATIENCE_MS / 1000);
+    KT_REQUIRE(c->fd >= 0);
 }
 
 void bx_close(struct bx_conn *c)
@@ -188,11 +173,7 @@ void bx_send(struct bx_conn *c, int16_t key, int16_t version, const void *reques
         fprintf(stderr, "%s v%d: field %s\n", api->name, version, w.error_field);
     }
     KT_REQUIRE(w.error == 0);
-    for (size_t at = 0; at < w.own.len;) {
-        ssize_t n = send(c->fd, w.own.data + at, w.own.len - at, MSG_NOSIGNAL);
-        KT_REQUIRE(n > 0);
-        at += (size_t)n;
-    }
+    KT_REQUIRE(kt_send(c->fd, w.own.data, w.own.len));
     kw_writer_fini(&w);
 }
 
@@ -202,33 +183,17 @@ bool bx_waiting(struct bx_conn *c, int ms)
     return poll(&p, 1, ms) > 0;
 }
 
-static bool read_exactly(struct bx_conn *c, uint8_t *to, size_t len)
-{
-    while (len > 0) {
-        if (!bx_waiting(c, PATIENCE_MS)) {
-            return false;
-        }
-        ssize_t n = recv(c->fd, to, len, 0);
-        if (n <= 0) {
-            return false;
-        }
-        to += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
 void *bx_receive(struct bx_conn *c, int16_t key, int16_t version)
 {
     const struct kw_api *api = kw_api_find(key);
     uint8_t size[4];
-    if (!read_exactly(c, size, 4)) {
+    if (!kt_recv(c->fd, size, 4)) {
         return NULL;
     }
     c->frame_len = (size_t)size[0] << 24 | (size_t)size[1] << 16 | (size_t)size[2] << 8 | size[3];
     KT_REQUIRE(c->frame_len < FRAME_MAX);
     c->frame = kc_realloc(c->frame, c->frame_len + 1);
-    KT_REQUIRE(read_exactly(c, c->frame, c->frame_len));
+    KT_REQUIRE(kt_recv(c->fd, c->frame, c->frame_len));
     struct kw_cursor cur;
     int32_t correlation;
     kw_cursor_init(&cur, c->frame, c->frame_len);

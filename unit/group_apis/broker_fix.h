@@ -6,12 +6,13 @@
 #include <sys/types.h>
 
 #include "base/kc_arena.h"
+#include "kt_dir.h"
 #include "wire/kw_api.h"
 
 struct bx {
     pid_t pid;
     uint16_t port; /* where it listens */
-    char dir[64];
+    char dir[KT_DIR_MAX];
 };
 
 /* Starts the broker and waits until it answers; a new volume, or the one of the last run. */

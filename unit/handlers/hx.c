@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
@@ -11,6 +10,7 @@
 #include "groups/kg_groups.h"
 #include "handlers/kb_group.h"
 #include "handlers/kb_kafka_config.h"
+#include "kt_net.h"
 
 enum { WAIT_S = 20, FRAME_MAX = 4 << 20 };
 
@@ -60,6 +60,13 @@ void hx_up(struct hx *h, int32_t self, int32_t n_loops)
     kn_server_start(app->net, loops, kd_n_loops(app->data));
 }
 
+void hx_up_admin(struct hx *h, int32_t n_loops, struct kb_admin_port port)
+{
+    hx_up(h, 1, n_loops);
+    hx_row(h, 1);
+    h->app.admin = port;
+}
+
 static void engine_fenced(void *ctx, const char *why)
 {
     (void)ctx;
@@ -69,8 +76,7 @@ static void engine_fenced(void *ctx, const char *why)
 void hx_up_engine(struct hx *h, int32_t self, int32_t n_loops)
 {
     hx_up(h, self, n_loops);
-    snprintf(h->dir, sizeof(h->dir), "/tmp/kaas-hx-XXXXXX");
-    KT_REQUIRE(mkdtemp(h->dir) != NULL);
+    kt_dir_make(h->dir);
     struct kc_err err;
     struct ks_opts o = {.dir = h->dir,
                         .broker_id = self,
@@ -94,9 +100,7 @@ void hx_down(struct hx *h)
     kd_stop(h->app.data);
     if (h->app.engine) {
         ks_engine_close(h->app.engine);
-        char cmd[96];
-        snprintf(cmd, sizeof(cmd), "rm -rf %s", h->dir);
-        KT_EQ(system(cmd), 0);
+        kt_dir_remove(h->dir);
     }
     kn_server_free(h->app.net);
     kg_groups_free(h->app.groups);
@@ -259,13 +263,8 @@ void hx_publish(struct hx *h)
 
 void hx_dial(struct hx *h, struct hx_client *c, int32_t listener)
 {
-    *c = (struct hx_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    struct sockaddr_in sa = {.sin_family = AF_INET,
-                             .sin_port = htons(kn_listener_port(h->app.net, listener)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    KT_REQUIRE(connect(c->fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
-    struct timeval tv = {WAIT_S, 0};
-    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    *c = (struct hx_client){.fd = kt_dial(kn_listener_port(h->app.net, listener), WAIT_S)};
+    KT_REQUIRE(c->fd >= 0);
     kc_arena_init(&c->arena, 4096, 0);
 }
 
@@ -278,11 +277,7 @@ void hx_hang_up(struct hx_client *c)
 
 void hx_send_raw(struct hx_client *c, const void *data, size_t len)
 {
-    for (size_t at = 0; at < len;) {
-        ssize_t n = send(c->fd, (const char *)data + at, len - at, MSG_NOSIGNAL);
-        KT_REQUIRE(n > 0);
-        at += (size_t)n;
-    }
+    KT_REQUIRE(kt_send(c->fd, data, len));
 }
 
 void hx_send(struct hx_client *c, int16_t key, int16_t version, const void *request)
@@ -304,28 +299,16 @@ void hx_send(struct hx_client *c, int16_t key, int16_t version, const void *requ
     kw_writer_fini(&w);
 }
 
-static bool read_all(int fd, void *out, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        ssize_t n = recv(fd, (char *)out + at, len - at, 0);
-        if (n <= 0) {
-            return false;
-        }
-        at += (size_t)n;
-    }
-    return true;
-}
-
 int32_t hx_receive_raw(struct hx_client *c)
 {
     uint32_t n;
-    if (!read_all(c->fd, &n, 4)) {
+    if (!kt_recv(c->fd, &n, 4)) {
         return -1;
     }
     n = ntohl(n);
     free(c->buf);
     c->buf = malloc(n + 1);
-    return read_all(c->fd, c->buf, n) ? (int32_t)n : -1;
+    return kt_recv(c->fd, c->buf, n) ? (int32_t)n : -1;
 }
 
 const void *hx_receive(struct hx_client *c, int16_t key, int16_t version)

@@ -6,6 +6,7 @@
 #define HX_H
 
 #include "kt.h"
+#include "kt_dir.h"
 #include "handlers/kb_api.h"
 #include "handlers/kb_context.h"
 
@@ -33,12 +34,14 @@ struct hx {
     struct ki_config configs[8]; /* cluster-wide, sorted by name */
     int32_t n_leads;
     struct kp_lead leads[4]; /* heard of since, sorted */
-    char dir[64]; /* the volume, with an engine */
+    char dir[KT_DIR_MAX]; /* the volume, with an engine */
 };
 
 /* Broker `self` with listeners "internal" and "external"; rows is empty. */
 void hx_up(struct hx *h, int32_t self, int32_t n_loops);
 void hx_down(struct hx *h);
+/* Broker 1 with its row, and an operator that the test plays. */
+void hx_up_admin(struct hx *h, int32_t n_loops, struct kb_admin_port port);
 /* With a volume and an engine, for tests that open logs. */
 void hx_up_engine(struct hx *h, int32_t self, int32_t n_loops);
 

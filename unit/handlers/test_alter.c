@@ -32,10 +32,8 @@ static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admi
 
 static void up(void)
 {
-    hx_up(&h, 1, 1);
-    hx_row(&h, 1);
     memset(&port, 0, sizeof(port));
-    h.app.admin = (struct kb_admin_port){on_submit, NULL};
+    hx_up_admin(&h, 1, (struct kb_admin_port){on_submit, NULL});
     struct hx_topic *t = hx_topic(&h, "t", 1, 1);
     t->n_configs = 1;
     t->configs[0] = (struct ki_config){"cleanup.policy", "compact"};

@@ -31,10 +31,8 @@ static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admi
 
 static void up(void)
 {
-    hx_up(&h, 1, 2);
-    hx_row(&h, 1);
     submitted = 0;
-    h.app.admin = (struct kb_admin_port){on_submit, NULL};
+    hx_up_admin(&h, 2, (struct kb_admin_port){on_submit, NULL});
     hx_topic(&h, "plain", 2, 1);
     hx_publish(&h);
     hx_dial(&h, &c, 0);

@@ -54,15 +54,13 @@ static struct kc_bytes make_batch(struct kw_batch_builder *b, size_t size)
     return out;
 }
 
-static void send_produce(struct hx_client *cl, int16_t version, int16_t acks, int32_t partition,
-                         size_t size)
+/* Of topic t, for versions that name it and those that give its id; or of another, by name. */
+static void send_part(struct hx_client *cl, int16_t version, int16_t acks, const char *topic,
+                      struct kw_produce_request_partition_produce_data *p)
 {
-    struct kw_batch_builder b;
-    struct kw_produce_request_partition_produce_data p = {.index = partition,
-                                                          .records = make_batch(&b, size)};
-    struct kw_produce_request_topic_produce_data t = {.name = KC_STR_LIT("t"),
+    struct kw_produce_request_topic_produce_data t = {.name = kc_str_of(topic),
                                                       .topic_id = h.topics[0].id,
-                                                      .partition_data = &p,
+                                                      .partition_data = p,
                                                       .n_partition_data = 1};
     struct kw_produce_request in;
     kw_produce_request_init(&in);
@@ -71,6 +69,15 @@ static void send_produce(struct hx_client *cl, int16_t version, int16_t acks, in
     in.topic_data = &t;
     in.n_topic_data = 1;
     hx_send(cl, PRODUCE, version, &in);
+}
+
+static void send_produce(struct hx_client *cl, int16_t version, int16_t acks, int32_t partition,
+                         size_t size)
+{
+    struct kw_batch_builder b;
+    struct kw_produce_request_partition_produce_data p = {.index = partition,
+                                                          .records = make_batch(&b, size)};
+    send_part(cl, version, acks, "t", &p);
     kw_batch_builder_fini(&b);
 }
 
@@ -531,15 +538,8 @@ produce_with(int16_t version, uint8_t attributes, int16_t acks, const char *topi
     struct kc_bytes batch = make_batch(&b, 10);
     ((uint8_t *)(uintptr_t)batch.ptr)[22] = attributes;
     struct kw_produce_request_partition_produce_data p = {.index = 0, .records = batch};
-    struct kw_produce_request_topic_produce_data t = {
-        .name = kc_str_of(topic), .partition_data = &p, .n_partition_data = 1};
-    struct kw_produce_request in;
-    kw_produce_request_init(&in);
-    in.acks = acks;
-    in.timeout_ms = 10000;
-    in.topic_data = &t;
-    in.n_topic_data = 1;
-    const struct kw_produce_response *r = hx_call(&c, PRODUCE, version, &in);
+    send_part(&c, version, acks, topic, &p);
+    const struct kw_produce_response *r = hx_receive(&c, PRODUCE, version);
     kw_batch_builder_fini(&b);
     KT_REQUIRE(r != NULL);
     return r->responses[0].partition_responses[0];

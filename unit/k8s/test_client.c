@@ -8,6 +8,7 @@
 #include "base/kc_mem.h"
 #include "fake_api.h"
 #include "kt.h"
+#include "kt_dir.h"
 
 static const struct k8s_resource CONFIGMAPS = {"v1", "configmaps"};
 
@@ -234,14 +235,6 @@ static void apply_sends_a_patch_with_its_type_and_body(void)
     end(&s);
 }
 
-static void write_token(const char *path, const char *token)
-{
-    FILE *f = fopen(path, "w");
-    KT_REQUIRE(f != NULL);
-    fprintf(f, "%s\n", token);
-    fclose(f);
-}
-
 static void a_rotated_token_is_read_again_after_401(void)
 {
     struct server s;
@@ -256,12 +249,12 @@ static void a_rotated_token_is_read_again_after_401(void)
     s.api.config.token_file = kc_strdup(path);
     s.client = k8s_client_new(&s.api.loop, &s.api.config, NULL);
 
-    write_token(path, "first");
+    kt_file_write(path, "first\n");
     snprintf(s.good_auth, sizeof(s.good_auth), "Bearer first");
     get(&s, &a);
     KT_EQ(a.code, 200);
 
-    write_token(path, "second");
+    kt_file_write(path, "second\n");
     snprintf(s.good_auth, sizeof(s.good_auth), "Bearer second");
     get(&s, &a);
     KT_EQ(a.code, 200);

@@ -6,6 +6,7 @@
 
 #include "k8s/k8s_config.h"
 #include "kt.h"
+#include "kt_dir.h"
 
 static int parse(struct k8s_config *c, const char *text, struct kc_err *err)
 {
@@ -112,16 +113,13 @@ static void write_file(const char *root, const char *name, const char *text)
 {
     char path[512];
     snprintf(path, sizeof(path), "%s/var/run/secrets/kubernetes.io/serviceaccount/%s", root, name);
-    FILE *f = fopen(path, "w");
-    KT_REQUIRE(f != NULL);
-    fputs(text, f);
-    fclose(f);
+    kt_file_write(path, "%s", text);
 }
 
 static void a_pod_finds_its_account(void)
 {
-    char root[] = "/tmp/kaas-pod-XXXXXX", path[512];
-    KT_REQUIRE(mkdtemp(root) != NULL);
+    char root[KT_DIR_MAX], path[512];
+    kt_dir_make(root);
     static const char *const dirs[] = {"var", "var/run", "var/run/secrets",
                                        "var/run/secrets/kubernetes.io",
                                        "var/run/secrets/kubernetes.io/serviceaccount"};
@@ -144,13 +142,7 @@ static void a_pod_finds_its_account(void)
     unsetenv("KUBERNETES_SERVICE_HOST");
     KT_TRUE(k8s_config_in_cluster(&c, root, &err) < 0);
     write_file(root, "namespace", "");
-    snprintf(path, sizeof(path), "%s/%s/namespace", root, dirs[4]);
-    unlink(path);
-    for (size_t i = 5; i-- > 0;) {
-        snprintf(path, sizeof(path), "%s/%s", root, dirs[i]);
-        rmdir(path);
-    }
-    rmdir(root);
+    kt_dir_remove(root);
 }
 
 KT_MAIN("config", KT(the_current_context_decides), KT(a_token_may_be_a_file_or_text),

@@ -7,11 +7,11 @@
 #include <poll.h>
 #include <semaphore.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "kt_net.h"
 #include "net/kn_net.h"
 
 enum { MAX_FRAME = 1 << 20, WAIT_MS = 5000 };
@@ -139,25 +139,15 @@ static void down(int n_loops)
 
 static int dial(void)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in sa = {.sin_family = AF_INET,
-                             .sin_port = htons(kn_listener_port(fx.server, 0)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
-    struct timeval tv = {WAIT_MS / 1000, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+    int fd = kt_dial(kn_listener_port(fx.server, 0), WAIT_MS / 1000);
+    KT_REQUIRE(fd >= 0);
     return fd;
 }
 
+/* What is not taken any more is not sent: the peer may close at any time. */
 static void put(int fd, const void *data, size_t len)
 {
-    for (size_t at = 0; at < len;) {
-        ssize_t n = send(fd, (const char *)data + at, len - at, MSG_NOSIGNAL);
-        if (n <= 0) {
-            return;
-        }
-        at += (size_t)n;
-    }
+    (void)kt_send(fd, data, len);
 }
 
 static void put_frame(int fd, const char *text)
@@ -167,28 +157,16 @@ static void put_frame(int fd, const char *text)
     put(fd, text, strlen(text));
 }
 
-static bool get(int fd, void *out, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        ssize_t n = recv(fd, (char *)out + at, len - at, 0);
-        if (n <= 0) {
-            return false;
-        }
-        at += (size_t)n;
-    }
-    return true;
-}
-
 /* The next frame as text; "closed" at the end of the stream. */
 static const char *get_frame(int fd)
 {
     static char text[256];
     uint32_t n;
-    if (!get(fd, &n, 4)) {
+    if (!kt_recv(fd, &n, 4)) {
         return "closed";
     }
     n = ntohl(n);
-    if (n >= sizeof(text) || !get(fd, text, n)) {
+    if (n >= sizeof(text) || !kt_recv(fd, text, n)) {
         return "malformed";
     }
     text[n] = '\0';
@@ -346,8 +324,8 @@ static void large_frames_come_back_whole(void)
         out[1 + i] = (char)('0' + i);
         put(fd, &n, 4);
         put(fd, out, len);
-        KT_TRUE(get(fd, &back, 4) && back == n);
-        KT_TRUE(get(fd, in, len) && memcmp(in, out, len) == 0);
+        KT_TRUE(kt_recv(fd, &back, 4) && back == n);
+        KT_TRUE(kt_recv(fd, in, len) && memcmp(in, out, len) == 0);
     }
     free(out);
     free(in);
@@ -483,8 +461,8 @@ static void a_spent_budget_slows_and_does_not_stop(void)
     for (int i = 0; i < N; i++) {
         uint32_t back = 0;
         put(fds[i], out + 100 * 1024, LEN - 100 * 1024);
-        KT_TRUE(get(fds[i], &back, 4) && back == n);
-        KT_TRUE(get(fds[i], in, LEN) && memcmp(in, out, LEN) == 0);
+        KT_TRUE(kt_recv(fds[i], &back, 4) && back == n);
+        KT_TRUE(kt_recv(fds[i], in, LEN) && memcmp(in, out, LEN) == 0);
         close(fds[i]);
     }
     free(out);

@@ -6,6 +6,7 @@
 
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
+#include "kt_dir.h"
 #include "local/lo_host.h"
 #include "ol_store.h"
 #include "rt/rt_http.h"
@@ -46,7 +47,7 @@ static int broker_main(const char *config)
 struct bed {
     struct ol t;
     struct lo_host *host;
-    char dir[64], self[512];
+    char dir[KT_DIR_MAX], self[512];
     int serving; /* endpoints that serve, in the slice as last seen */
     int endpoints;
     bool drained;
@@ -80,8 +81,7 @@ static void start(struct bed *b)
     char objects[80];
     memset(b, 0, sizeof(*b));
     KT_REQUIRE(readlink("/proc/self/exe", b->self, sizeof(b->self) - 1) > 0);
-    snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-host-XXXXXX");
-    KT_REQUIRE(mkdtemp(b->dir) != NULL);
+    kt_dir_make(b->dir);
     struct kc_err err;
     int lock;
     KT_EQ(lo_dir_open(b->dir, &lock, &err), 0);
@@ -110,13 +110,11 @@ static void start(struct bed *b)
 
 static void stop(struct bed *b)
 {
-    char cmd[100];
     lo_host_drain(b->host);
     OL_WAIT(&b->t, b->drained);
     lo_host_stop(b->host);
     ol_stop(&b->t);
-    snprintf(cmd, sizeof(cmd), "rm -r %s", b->dir);
-    KT_EQ(system(cmd), 0);
+    kt_dir_remove(b->dir);
 }
 
 static int pid_of(const struct bed *b, int n)
@@ -233,7 +231,7 @@ static void a_held_broker_stays_down(void)
     char path[100];
     start(&b);
     snprintf(path, sizeof(path), "%s/brokers/0/hold", b.dir);
-    fclose(fopen(path, "w"));
+    kt_file_write(path, "held\n");
     kill(pid_of(&b, 0), SIGKILL);
     OL_WAIT(&b.t, b.serving == 2);
     int64_t turns = 0;

@@ -1,8 +1,8 @@
 /* The local store keeps the promises that reconcilers rely on at a real API server. */
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/kc_json.h"
+#include "kt_dir.h"
 #include "ol_store.h"
 
 #define META(name) "'metadata':{'namespace':'ns','name':'" name "'}"
@@ -212,8 +212,8 @@ static void watch_tells_what_is_then_what_changes(void)
 
 static void files_survive_a_restart(void)
 {
-    char dir[] = "/tmp/kaas-store-XXXXXX", path[100], cmd[120];
-    KT_REQUIRE(mkdtemp(dir) != NULL);
+    char dir[KT_DIR_MAX], path[100];
+    kt_dir_make(dir);
     struct ol t;
     ol_start(&t, dir);
     ol_apply(
@@ -250,8 +250,7 @@ static void files_survive_a_restart(void)
     KT_TRUE(strstr(err.msg, "kaastopics/ns/a.json") != NULL);
     rt_loop_stop(&loop);
     rt_loop_run(&loop);
-    snprintf(cmd, sizeof(cmd), "rm -r %s", dir);
-    KT_EQ(system(cmd), 0);
+    kt_dir_remove(dir);
 }
 
 static void events_are_capped(void)

@@ -1,9 +1,7 @@
 #include "st.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
@@ -14,23 +12,13 @@
 
 void st_vol_make(struct st_vol *v)
 {
-    const char *tmp = getenv("TMPDIR");
     kc_log_set_level(KC_ERROR + 1);
-    snprintf(v->dir, sizeof(v->dir), "%s/kaas-st-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
-    KT_REQUIRE(mkdtemp(v->dir) != NULL);
-}
-
-static int remove_one(const char *path, const struct stat *sb, int flag, struct FTW *ftw)
-{
-    (void)sb;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
+    kt_dir_make(v->dir);
 }
 
 void st_vol_remove(struct st_vol *v)
 {
-    nftw(v->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    kt_dir_remove(v->dir);
 }
 
 int st_fsck(const struct st_vol *v, const struct ks_fs *fs, struct ks_fsck_result *ret,

@@ -4,6 +4,7 @@
 #define ST_H
 
 #include "kt.h"
+#include "kt_dir.h"
 #include "storage/ks_batch.h"
 #include "storage/ks_fsck.h"
 #include "storage/ks_int.h"
@@ -11,7 +12,7 @@
 /* ---- a volume ---- */
 
 struct st_vol {
-    char dir[64];
+    char dir[KT_DIR_MAX];
 };
 void st_vol_make(struct st_vol *v);
 void st_vol_remove(struct st_vol *v);

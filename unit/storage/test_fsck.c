@@ -45,10 +45,7 @@ static void put(const char *path, const char *bytes)
 {
     char full[400];
     snprintf(full, sizeof(full), "%s/%s", vol.dir, path);
-    FILE *f = fopen(full, "w");
-    KT_REQUIRE(f != NULL);
-    fputs(bytes, f);
-    fclose(f);
+    kt_file_write(full, "%s", bytes);
 }
 
 static void gone(const char *path)

@@ -85,10 +85,7 @@ static void put_file(const char *path)
 {
     char full[256];
     path_of(path, full);
-    FILE *f = fopen(full, "w");
-    KT_REQUIRE(f != NULL);
-    fputs("left over\n", f);
-    fclose(f);
+    kt_file_write(full, "left over\n");
 }
 
 static void put_journal(int32_t broker, const struct kc_uuid *inc, int n)

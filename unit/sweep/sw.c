@@ -1,7 +1,6 @@
 #include "sw.h"
 
 #include <arpa/inet.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 #include "app/kb_broker.h"
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "kt_net.h"
 #include "wire/kw_errors.h"
 
 enum { SHORT_MS = 1000, PATIENCE_MS = 20000, FRAME_MAX = 16 << 20 };
@@ -46,38 +46,26 @@ void sw_make(struct sw_broker *b)
 {
     char path[96];
     memset(b, 0, sizeof(*b));
-    snprintf(b->dir, sizeof(b->dir), "/tmp/kaas-test-XXXXXX");
-    KT_REQUIRE(mkdtemp(b->dir) != NULL);
+    kt_dir_make(b->dir);
     snprintf(path, sizeof(path), "%s/volume", b->dir);
     KT_REQUIRE(mkdir(path, 0755) == 0);
     b->port = free_port();
     snprintf(path, sizeof(path), "%s/broker.yaml", b->dir);
-    FILE *f = fopen(path, "w");
-    KT_REQUIRE(f != NULL);
-    fprintf(f,
-            "dataDir: %s/volume\n"
-            "unsafeStorage: true\n"
-            "dataLoops: 2\n"
-            "listeners:\n"
-            "  - {name: test, bind: 127.0.0.1, port: %u, advertisedHost: 127.0.0.1}\n"
-            "health: {bind: 127.0.0.1, port: 0}\n"
-            "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: "
-            "\"500\", auto.create.topics.enable: false}\n",
-            b->dir, b->port);
-    fclose(f);
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
+    kt_file_write(path,
+                  "dataDir: %s/volume\n"
+                  "unsafeStorage: true\n"
+                  "dataLoops: 2\n"
+                  "listeners:\n"
+                  "  - {name: test, bind: 127.0.0.1, port: %u, advertisedHost: 127.0.0.1}\n"
+                  "health: {bind: 127.0.0.1, port: 0}\n"
+                  "config: {group.initial.rebalance.delay.ms: \"0\", group.min.session.timeout.ms: "
+                  "\"500\", auto.create.topics.enable: false}\n",
+                  b->dir, b->port);
 }
 
 void sw_remove(struct sw_broker *b)
 {
-    nftw(b->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    kt_dir_remove(b->dir);
 }
 
 static void *broker_main(void *arg)
@@ -115,15 +103,9 @@ int sw_stop(struct sw_broker *b)
 
 bool sw_dial(struct sw *s)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(s->broker->port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    s->closed = false;
     kc_arena_init(&s->arena, 16 * 1024, 0);
-    s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(s->fd, (struct sockaddr *)&to, sizeof(to))) {
-        s->closed = true;
-    }
+    s->fd = kt_dial(s->broker->port, 0);
+    s->closed = s->fd < 0;
     return !s->closed;
 }
 
@@ -137,11 +119,7 @@ void sw_hang_up(struct sw *s)
 
 bool sw_send_raw(struct sw *s, const void *data, size_t len)
 {
-    for (size_t at = 0; at < len && !s->closed;) {
-        ssize_t n = send(s->fd, (const char *)data + at, len - at, MSG_NOSIGNAL);
-        s->closed = n <= 0;
-        at += n > 0 ? (size_t)n : 0;
-    }
+    s->closed = s->closed || !kt_send(s->fd, data, len);
     return !s->closed;
 }
 

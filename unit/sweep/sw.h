@@ -11,6 +11,7 @@
 
 #include "base/kc_arena.h"
 #include "kt.h"
+#include "kt_dir.h"
 #include "wire/kw_api.h"
 
 enum { SW_TOPIC_PARTS = 2, SW_ACKS_MAX = 4096, SW_COMMITS_MAX = 4096, SW_EXPECT_MAX = 4 };
@@ -18,7 +19,7 @@ enum { SW_TOPIC_PARTS = 2, SW_ACKS_MAX = 4096, SW_COMMITS_MAX = 4096, SW_EXPECT_
 /* ---- the broker ---- */
 
 struct sw_broker {
-    char dir[64];
+    char dir[KT_DIR_MAX];
     uint16_t port;
     pthread_t thread;
     struct kb_config *config;

@@ -10,6 +10,7 @@
 #include "cl_fixture.h"
 #include "cluster/kl_source.h"
 #include "fake_api.h"
+#include "kt_dir.h"
 
 struct rig {
     struct fake_api api;
@@ -23,7 +24,7 @@ struct rig {
     int gets, told, copies;
     uint64_t generation; /* of the newest told */
     bool down; /* the API server answers 500 */
-    char dir[64], kubeconfig[100];
+    char dir[KT_DIR_MAX], kubeconfig[100];
 };
 
 static json_t *configmap(const char *name, json_t *doc, const char *version)
@@ -86,27 +87,17 @@ static void publish(struct rig *g)
     g->standing = clf_publish(&g->c);
 }
 
-static void write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    KT_REQUIRE(f != NULL);
-    fputs(text, f);
-    fclose(f);
-}
-
 static void setup(struct rig *g)
 {
     memset(g, 0, sizeof(*g));
-    snprintf(g->dir, sizeof(g->dir), "/tmp/kaas-k8s-source-XXXXXX");
-    KT_REQUIRE(mkdtemp(g->dir) != NULL);
+    kt_dir_make(g->dir);
     fake_api_init(&g->api, handle, g);
     snprintf(g->kubeconfig, sizeof(g->kubeconfig), "%s/kubeconfig", g->dir);
-    char text[400];
-    snprintf(text, sizeof(text),
-             "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
-             "clusters: [{name: k, cluster: {server: \"%s\"}}]\nusers: [{name: u, user: {}}]\n",
-             g->api.config.server);
-    write_text(g->kubeconfig, text);
+    kt_file_write(
+        g->kubeconfig,
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+        "clusters: [{name: k, cluster: {server: \"%s\"}}]\nusers: [{name: u, user: {}}]\n",
+        g->api.config.server);
     setenv("KUBECONFIG", g->kubeconfig, 1);
     g->io = rt_pool_new("io", 1);
     clf_init(&g->c, 3);
@@ -129,8 +120,7 @@ static void done(struct rig *g)
     rt_pool_free(g->io);
     fake_api_fini(&g->api);
     ki_image_unref(g->standing);
-    unlink(g->kubeconfig);
-    rmdir(g->dir);
+    kt_dir_remove(g->dir);
 }
 
 static void changed_shards_alone_are_fetched(void)
@@ -208,7 +198,7 @@ static void write_mount(const struct rig *g)
         snprintf(folder, sizeof(folder), i < 0 ? "%s/demo-image" : "%s/demo-image-%d", g->dir, i);
         mkdir(folder, 0700);
         snprintf(path, sizeof(path), "%s/image.json", folder);
-        write_text(path, text);
+        kt_file_write(path, "%s", text);
         free(text);
         json_decref(doc);
     }

@@ -1,9 +1,9 @@
-#include <arpa/inet.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
 #include "kt.h"
+#include "kt_net.h"
 #include "rig.h"
 
 enum { PATIENCE_MS = 10000 };
@@ -158,16 +158,13 @@ static void say_hello(struct peer *p, const char *token)
 
 bool peer_dial(struct peer *p, struct rig *r, const char *token)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(r->port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     peer_hangup(p);
     p->accepted = p->closed = p->active = p->condemned = false;
     p->reason[0] = '\0';
     p->n_orders = 0;
     memset(p->row_there, 0, sizeof(p->row_there));
-    p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    KT_REQUIRE(p->fd >= 0);
-    if (connect(p->fd, (struct sockaddr *)&at, sizeof(at))) {
+    p->fd = kt_dial(r->port, 0);
+    if (p->fd < 0) {
         return false;
     }
     hb_reader_init(&p->reader, HB_FRAME_MAX);
@@ -257,4 +254,43 @@ bool peer_result(struct peer *p, uint64_t sequence, int *ret_index)
         }
     }
     return false;
+}
+
+bool peer_is_active(struct peer *p, void *arg)
+{
+    (void)arg;
+    return p->active && p->generation > 0;
+}
+
+bool peer_all_answered(struct peer *p, void *arg)
+{
+    (void)arg;
+    return p->answered >= p->said;
+}
+
+bool peer_has_result(struct peer *p, void *arg)
+{
+    struct peer_wanted *w = arg;
+    return peer_result(p, w->sequence, &w->index);
+}
+
+void peer_begin(struct peer *p, struct rig *r)
+{
+    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
+    KT_REQUIRE(peer_dial(p, r, "secret"));
+    KT_TRUE(p->want_inventory);
+    peer_inventory(p, &none);
+    peer_status(p);
+    KT_REQUIRE(peer_await(p, peer_is_active, NULL));
+}
+
+Kaas__Heartbeat__AdminRequest peer_create_topic(const char *name, int32_t partitions)
+{
+    Kaas__Heartbeat__AdminRequest a = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
+    a.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
+    a.principal = (char *)(uintptr_t) "User:test";
+    a.topic = (char *)(uintptr_t)name;
+    a.partitions = partitions;
+    a.replication_factor = 1;
+    return a;
 }

@@ -7,6 +7,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "kt.h"
 #include "store/ko_store_local.h"
 
@@ -342,6 +343,26 @@ bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg)
     return false;
 }
 
+bool rig_is_leader(struct rig *r, void *arg)
+{
+    (void)arg;
+    return r->leader;
+}
+
+bool rig_is_held(struct rig *r, void *arg)
+{
+    (void)arg;
+    return r->view && r->view->order.uid[0];
+}
+
+void rig_begin(struct rig *r, int32_t n)
+{
+    rig_start(r);
+    KT_REQUIRE(rig_await(r, rig_is_leader, NULL));
+    rig_cluster(r, n);
+    KT_REQUIRE(rig_await(r, rig_is_held, NULL));
+}
+
 /* ---- the image as stored ---- */
 
 struct fetch {
@@ -457,4 +478,9 @@ bool rig_await_image(struct rig *r, bool (*cond)(const struct ki_image *im, void
         }
     }
     return false;
+}
+
+bool rig_image_names(const struct ki_image *im, void *name)
+{
+    return ki_topic_by_name(im, kc_str_of(name)) != NULL;
 }

@@ -62,6 +62,11 @@ void rig_spec(struct rig *r, int32_t desired);
 void rig_synced(struct rig *r);
 /* Waits until cond(r, arg) holds under the lock; false after 10 s. */
 bool rig_await(struct rig *r, bool (*cond)(struct rig *r, void *arg), void *arg);
+/* Conditions for it: this operator leads; it holds the cluster, whose image is in the store. */
+bool rig_is_leader(struct rig *r, void *arg);
+bool rig_is_held(struct rig *r, void *arg);
+/* The usual: an operator that leads and holds a cluster of n brokers. The test fails otherwise. */
+void rig_begin(struct rig *r, int32_t n);
 /* Removes a ConfigMap, or replaces its data. */
 void rig_remove_configmap(struct rig *r, const char *name);
 void rig_set_configmap(struct rig *r, const char *name, json_t *data);
@@ -70,6 +75,8 @@ json_t *rig_configmap(struct rig *r, const char *name);
 /* The image as a broker would read it; NULL: not whole. Unref. */
 struct ki_image *rig_image(struct rig *r);
 bool rig_await_image(struct rig *r, bool (*cond)(const struct ki_image *im, void *arg), void *arg);
+/* A condition for it: the image has a topic of that name. */
+bool rig_image_names(const struct ki_image *im, void *name);
 
 /* ---- a broker ---- */
 
@@ -124,5 +131,18 @@ uint64_t peer_admin(struct peer *p, Kaas__Heartbeat__AdminRequest *a, uint64_t s
 /* Reads what comes within ms, or until cond holds; sends a status each 500 ms meanwhile. */
 bool peer_await(struct peer *p, bool (*cond)(struct peer *p, void *arg), void *arg);
 bool peer_result(struct peer *p, uint64_t sequence, int *ret_index);
+/* Conditions for peer_await: the operator decides; every status is answered; arg, a peer_wanted, has
+ * its result. */
+bool peer_is_active(struct peer *p, void *arg);
+bool peer_all_answered(struct peer *p, void *arg);
+struct peer_wanted {
+    uint64_t sequence;
+    int index; /* of its result */
+};
+bool peer_has_result(struct peer *p, void *arg);
+/* Dials, says that the volume is empty, and waits until the operator decides. The test fails otherwise. */
+void peer_begin(struct peer *p, struct rig *r);
+/* A request for peer_admin; borrows name. */
+Kaas__Heartbeat__AdminRequest peer_create_topic(const char *name, int32_t partitions);
 
 #endif

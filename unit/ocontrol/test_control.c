@@ -7,24 +7,6 @@
 static struct rig rig;
 static struct peer peers[3];
 
-static bool is_leader(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->leader;
-}
-
-static bool is_held(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->view && r->view->order.uid[0];
-}
-
-static bool is_active(struct peer *p, void *arg)
-{
-    (void)arg;
-    return p->active && p->generation > 0;
-}
-
 static bool was_answered(struct peer *p, void *arg)
 {
     return p->answered >= *(int *)arg;
@@ -39,10 +21,7 @@ static bool never(struct peer *p, void *arg)
 
 static void begin(int32_t n)
 {
-    rig_start(&rig);
-    KT_TRUE(rig_await(&rig, is_leader, NULL));
-    rig_cluster(&rig, n);
-    KT_TRUE(rig_await(&rig, is_held, NULL));
+    rig_begin(&rig, n);
     for (int32_t i = 0; i < n; i++) {
         peer_init(&peers[i], i);
     }
@@ -60,12 +39,7 @@ static void end(int32_t n)
 static void begin_deciding(void)
 {
     begin(1);
-    KT_TRUE(peer_dial(&peers[0], &rig, "secret"));
-    KT_TRUE(peers[0].want_inventory);
-    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
-    peer_inventory(&peers[0], &none);
-    peer_status(&peers[0]);
-    KT_TRUE(peer_await(&peers[0], is_active, NULL));
+    peer_begin(&peers[0], &rig);
 }
 
 static bool has_internal(const struct ki_image *im, void *arg)
@@ -147,12 +121,6 @@ static void an_unregistered_ordinal_is_refused(void)
     end(1);
 }
 
-static bool named(const struct ki_image *im, void *arg)
-{
-    const char *name = arg;
-    return ki_topic_by_name(im, (struct kc_str){name, (int32_t)strlen(name)}) != NULL;
-}
-
 static void nothing_is_published_before_the_inventory_and_it_is_adopted_with_its_ids(void)
 {
     begin(1);
@@ -180,8 +148,8 @@ static void nothing_is_published_before_the_inventory_and_it_is_adopted_with_its
     KT_EQ(im->n_topics, 0);
     ki_image_unref(im);
     peer_inventory(&peers[0], &inv);
-    KT_TRUE(peer_await(&peers[0], is_active, NULL));
-    KT_TRUE(rig_await_image(&rig, named, (void *)(uintptr_t) "orders"));
+    KT_TRUE(peer_await(&peers[0], peer_is_active, NULL));
+    KT_TRUE(rig_await_image(&rig, rig_image_names, (void *)(uintptr_t) "orders"));
     im = rig_image(&rig);
     const struct ki_topic *o = ki_topic_by_name(im, KC_STR_LIT("orders"));
     KT_TRUE(kc_uuid_eq(&o->id, &old));
@@ -195,40 +163,18 @@ static void nothing_is_published_before_the_inventory_and_it_is_adopted_with_its
     end(1);
 }
 
-static Kaas__Heartbeat__AdminRequest create_topic(const char *name, int32_t partitions)
-{
-    Kaas__Heartbeat__AdminRequest a = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
-    a.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
-    a.principal = (char *)(uintptr_t) "User:test";
-    a.topic = (char *)(uintptr_t)name;
-    a.partitions = partitions;
-    a.replication_factor = 1;
-    return a;
-}
-
-struct wanted {
-    uint64_t sequence;
-    int index;
-};
-
-static bool has_result(struct peer *p, void *arg)
-{
-    struct wanted *w = arg;
-    return peer_result(p, w->sequence, &w->index);
-}
-
-static int32_t ask(Kaas__Heartbeat__AdminRequest a, struct wanted *w)
+static int32_t ask(Kaas__Heartbeat__AdminRequest a, struct peer_wanted *w)
 {
     w->sequence = peer_admin(&peers[0], &a, 0);
-    KT_TRUE(peer_await(&peers[0], has_result, w));
+    KT_TRUE(peer_await(&peers[0], peer_has_result, w));
     return peers[0].results[w->index].error;
 }
 
 static void a_created_topic_is_in_the_image_when_the_answer_comes(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 3), &w), 0);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 3), &w), 0);
     struct ki_image *im = rig_image(&rig);
     KT_TRUE(im->order.generation >= peers[0].results[w.index].generation);
     const struct ki_topic *t = ki_topic_by_name(im, KC_STR_LIT("orders"));
@@ -244,14 +190,14 @@ static void a_created_topic_is_in_the_image_when_the_answer_comes(void)
 static void a_retry_returns_the_stored_result_and_applies_nothing_twice(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 1), &w), 0);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 1), &w), 0);
     peers[0].n_results = 0;
-    Kaas__Heartbeat__AdminRequest again = create_topic("orders", 1);
+    Kaas__Heartbeat__AdminRequest again = peer_create_topic("orders", 1);
     KT_TRUE(peer_dial(&peers[0], &rig, "secret")); /* on another stream, too */
     peer_status(&peers[0]);
     peer_admin(&peers[0], &again, w.sequence);
-    KT_TRUE(peer_await(&peers[0], has_result, &w));
+    KT_TRUE(peer_await(&peers[0], peer_has_result, &w));
     KT_EQ(peers[0].results[w.index].error, 0);
     KT_EQ(rig.n_admins, 1);
     end(1);
@@ -260,28 +206,28 @@ static void a_retry_returns_the_stored_result_and_applies_nothing_twice(void)
 static void admin_requests_are_checked_with_kafkas_codes(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("a.b", 1), &w), 0);
-    KT_EQ(ask(create_topic("a.b", 1), &w), 36);
-    KT_EQ(ask(create_topic("a_b", 1), &w), 17);
-    KT_EQ(ask(create_topic("", 1), &w), 17);
-    KT_EQ(ask(create_topic("..", 1), &w), 17);
-    KT_EQ(ask(create_topic("with space", 1), &w), 17);
-    KT_EQ(ask(create_topic("none", 0), &w), 37);
-    KT_EQ(ask(create_topic("many", 1000), &w), 44);
-    Kaas__Heartbeat__AdminRequest a = create_topic("rf", 1);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("a.b", 1), &w), 0);
+    KT_EQ(ask(peer_create_topic("a.b", 1), &w), 36);
+    KT_EQ(ask(peer_create_topic("a_b", 1), &w), 17);
+    KT_EQ(ask(peer_create_topic("", 1), &w), 17);
+    KT_EQ(ask(peer_create_topic("..", 1), &w), 17);
+    KT_EQ(ask(peer_create_topic("with space", 1), &w), 17);
+    KT_EQ(ask(peer_create_topic("none", 0), &w), 37);
+    KT_EQ(ask(peer_create_topic("many", 1000), &w), 44);
+    Kaas__Heartbeat__AdminRequest a = peer_create_topic("rf", 1);
     a.replication_factor = 3;
     KT_EQ(ask(a, &w), 38);
-    a = create_topic("dry", 2);
+    a = peer_create_topic("dry", 2);
     a.validate_only = true;
     KT_EQ(ask(a, &w), 0);
-    a = create_topic("missing", 1);
+    a = peer_create_topic("missing", 1);
     a.kind = KAAS__HEARTBEAT__ADMIN_KIND__DELETE_TOPIC;
     KT_EQ(ask(a, &w), 3);
-    a = create_topic("__consumer_offsets", 1);
+    a = peer_create_topic("__consumer_offsets", 1);
     a.kind = KAAS__HEARTBEAT__ADMIN_KIND__DELETE_TOPIC;
     KT_EQ(ask(a, &w), 73);
-    a = create_topic("a.b", 1);
+    a = peer_create_topic("a.b", 1);
     a.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_PARTITIONS;
     KT_EQ(ask(a, &w), 37);
     a.partitions = 4;
@@ -296,7 +242,7 @@ static void admin_requests_are_checked_with_kafkas_codes(void)
 static void config_changes_are_laid_over_what_is_set(void)
 {
     begin_deciding();
-    struct wanted w;
+    struct peer_wanted w;
     Kaas__Heartbeat__ConfigEntry e[2], *list[2] = {&e[0], &e[1]};
     kaas__heartbeat__config_entry__init(&e[0]);
     kaas__heartbeat__config_entry__init(&e[1]);
@@ -304,7 +250,7 @@ static void config_changes_are_laid_over_what_is_set(void)
     e[0].value = (char *)(uintptr_t) "1000";
     e[1].name = (char *)(uintptr_t) "cleanup.policy";
     e[1].value = (char *)(uintptr_t) "compact";
-    Kaas__Heartbeat__AdminRequest a = create_topic("t", 1);
+    Kaas__Heartbeat__AdminRequest a = peer_create_topic("t", 1);
     a.configs = list;
     a.n_configs = 2;
     KT_EQ(ask(a, &w), 0);
@@ -325,8 +271,8 @@ static void an_object_that_cannot_be_written_fails_the_request_and_changes_nothi
 {
     begin_deciding();
     rig.admin_error = 44;
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 1), &w), 44);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 1), &w), 44);
     KT_STR(peers[0].results[w.index].message, "said so");
     struct ki_image *im = rig_image(&rig);
     KT_TRUE(ki_topic_by_name(im, KC_STR_LIT("orders")) == NULL);
@@ -353,14 +299,14 @@ static bool vanished(const struct ki_image *im, void *arg)
 static void a_deleted_topic_is_a_tombstone_until_its_directory_is_gone(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 1), &w), 0);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 1), &w), 0);
     struct kc_uuid id = peers[0].results[w.index].topic_id;
-    Kaas__Heartbeat__AdminRequest a = create_topic("orders", 0);
+    Kaas__Heartbeat__AdminRequest a = peer_create_topic("orders", 0);
     a.kind = KAAS__HEARTBEAT__ADMIN_KIND__DELETE_TOPIC;
     KT_EQ(ask(a, &w), 0);
     KT_TRUE(rig_await_image(&rig, tombstone, &id));
-    KT_EQ(ask(create_topic("orders", 1), &w), 0); /* the name is free at once */
+    KT_EQ(ask(peer_create_topic("orders", 1), &w), 0); /* the name is free at once */
     Kaas__Heartbeat__BrokerMessage m = KAAS__HEARTBEAT__BROKER_MESSAGE__INIT;
     Kaas__Heartbeat__BrokerStatus s = KAAS__HEARTBEAT__BROKER_STATUS__INIT;
     Kaas__Heartbeat__PartitionId p = KAAS__HEARTBEAT__PARTITION_ID__INIT, *list[1] = {&p};
@@ -404,7 +350,7 @@ static void brokers_are_told_of_each_others_transitions(void)
         }
         peer_status(&peers[i]);
     }
-    KT_TRUE(peer_await(&peers[0], is_active, NULL));
+    KT_TRUE(peer_await(&peers[0], peer_is_active, NULL));
     KT_FALSE(peers[0].row_there[1] && peers[0].rows[1].state == KP_SERVING);
     peers[1].serving = true;
     peer_status(&peers[1]);
@@ -462,18 +408,18 @@ static bool term_above(const struct ki_image *im, void *arg)
 static void a_new_operator_takes_the_root_with_its_term_and_moves_nothing(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 3), &w), 0);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 3), &w), 0);
     struct ki_image *before = rig_image(&rig);
     uint64_t term = before->order.term;
     rig_restart(&rig);
     rig_cluster(&rig, 1);
     KT_TRUE(rig_await_image(&rig, term_above, &term));
-    KT_TRUE(rig_await(&rig, is_held, NULL));
+    KT_TRUE(rig_await(&rig, rig_is_held, NULL));
     KT_TRUE(peer_dial(&peers[0], &rig, "secret"));
     KT_FALSE(peers[0].want_inventory); /* the image was published after one */
     peer_status(&peers[0]);
-    KT_TRUE(peer_await(&peers[0], is_active, NULL));
+    KT_TRUE(peer_await(&peers[0], peer_is_active, NULL));
     struct ki_image *after = rig_image(&rig);
     const struct ki_topic *a = ki_topic_by_name(before, KC_STR_LIT("orders")),
                           *b = ki_topic_by_name(after, KC_STR_LIT("orders"));
@@ -500,8 +446,8 @@ static bool in_view(struct rig *r, void *arg)
 static void views_and_events_follow_the_cluster(void)
 {
     begin_deciding();
-    struct wanted w;
-    KT_EQ(ask(create_topic("orders", 3), &w), 0);
+    struct peer_wanted w;
+    KT_EQ(ask(peer_create_topic("orders", 3), &w), 0);
     struct ki_image *im = rig_image(&rig);
     for (int32_t s = 0; s < KP_SHARDS; s++) {
         for (int32_t t = 0; t < im->shards[s]->n_topics; t++) {
@@ -559,9 +505,9 @@ static bool measures(struct rig *r, void *arg)
 static void a_rollout_is_measured_while_it_goes_on(void)
 {
     begin_deciding();
-    struct wanted w;
+    struct peer_wanted w;
     struct peer *p = &peers[0];
-    KT_EQ(ask(create_topic("orders", 1), &w), 0);
+    KT_EQ(ask(peer_create_topic("orders", 1), &w), 0);
     p->led[p->n_led++] = (struct kp_led){p->results[w.index].topic_id, 0, 0};
     p->serving = true;
     peer_status(p);

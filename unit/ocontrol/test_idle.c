@@ -8,24 +8,6 @@ enum { STATUSES = 1000, SEEN_EVERY_MS = 30000 };
 static struct rig rig;
 static struct peer peer;
 
-static bool is_leader(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->leader;
-}
-
-static bool is_held(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->view && r->view->order.uid[0];
-}
-
-static bool is_active(struct peer *p, void *arg)
-{
-    (void)arg;
-    return p->active && p->generation > 0;
-}
-
 static bool is_told(const struct ki_image *im, void *arg)
 {
     (void)arg;
@@ -34,37 +16,24 @@ static bool is_told(const struct ki_image *im, void *arg)
            im->rows[0].state == KP_SERVING;
 }
 
-static bool all_answered(struct peer *p, void *arg)
-{
-    (void)arg;
-    return p->answered >= p->said;
-}
-
 /* Writes that n statuses, each answered before the next, brought about. */
 static int writes_of(int n)
 {
     int before = atomic_load(&rig.flaky.writes);
     for (int i = 0; i < n; i++) {
         peer_status(&peer);
-        KT_TRUE(peer_await(&peer, all_answered, NULL));
+        KT_TRUE(peer_await(&peer, peer_all_answered, NULL));
     }
     return atomic_load(&rig.flaky.writes) - before;
 }
 
 static void a_thousand_statuses_without_news_write_nothing(void)
 {
-    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
-    rig_start(&rig);
-    KT_TRUE(rig_await(&rig, is_leader, NULL));
-    rig_cluster(&rig, 1);
-    KT_TRUE(rig_await(&rig, is_held, NULL));
+    rig_begin(&rig, 1);
     peer_init(&peer, 0);
     peer.serving = true;
     int64_t since = kc_mono_ms();
-    KT_TRUE(peer_dial(&peer, &rig, "secret"));
-    peer_inventory(&peer, &none);
-    peer_status(&peer);
-    KT_TRUE(peer_await(&peer, is_active, NULL));
+    peer_begin(&peer, &rig);
     KT_TRUE(atomic_load(&rig.flaky.writes) > 0);
     KT_TRUE(rig_await_image(&rig, is_told, NULL)); /* all that its coming brings about */
     /* When it was last heard of may be written, every 30 s (R13). */

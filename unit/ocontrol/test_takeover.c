@@ -10,28 +10,10 @@
 static struct rig a, b;
 static struct peer p;
 
-static bool is_leader(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->leader;
-}
-
 static bool is_no_leader(struct rig *r, void *arg)
 {
     (void)arg;
     return !r->leader;
-}
-
-static bool is_active(struct peer *q, void *arg)
-{
-    (void)arg;
-    return q->active && q->generation > 0;
-}
-
-static bool is_held(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->view && r->view->order.uid[0];
 }
 
 static bool has_rows(struct rig *r, void *arg)
@@ -51,18 +33,12 @@ static bool is_passive(struct peer *q, void *arg)
     return !q->active;
 }
 
-static void begin_deciding(void)
+/* An operator that decides for n brokers, one of which has dialled. */
+static void begin_deciding(int32_t n)
 {
-    rig_start(&a);
-    KT_REQUIRE(rig_await(&a, is_leader, NULL));
-    rig_cluster(&a, 1);
-    KT_REQUIRE(rig_await(&a, is_held, NULL));
+    rig_begin(&a, n);
     peer_init(&p, 0);
-    KT_REQUIRE(peer_dial(&p, &a, "secret"));
-    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
-    peer_inventory(&p, &none);
-    peer_status(&p);
-    KT_REQUIRE(peer_await(&p, is_active, NULL));
+    peer_begin(&p, &a);
 }
 
 static bool dial_until_active(struct rig *r)
@@ -70,7 +46,7 @@ static bool dial_until_active(struct rig *r)
     for (int i = 0; i < 1000; i++) { /* refused while it takes over: brokers dial again */
         if (peer_dial(&p, r, "secret") && p.active) {
             peer_status(&p);
-            return peer_await(&p, is_active, NULL);
+            return peer_await(&p, peer_is_active, NULL);
         }
         struct timespec t = {.tv_nsec = 10000000};
         nanosleep(&t, NULL);
@@ -78,34 +54,13 @@ static bool dial_until_active(struct rig *r)
     return false;
 }
 
-struct wanted {
-    uint64_t sequence;
-    int index;
-};
-
-static bool has_result(struct peer *q, void *arg)
-{
-    struct wanted *w = arg;
-    return peer_result(q, w->sequence, &w->index);
-}
-
 static int32_t create(const char *name)
 {
-    struct wanted w;
-    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
-    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
-    r.topic = (char *)(uintptr_t)name;
-    r.partitions = 2;
-    r.replication_factor = 1;
+    struct peer_wanted w;
+    Kaas__Heartbeat__AdminRequest r = peer_create_topic(name, 2);
     w.sequence = peer_admin(&p, &r, 0);
-    KT_TRUE(peer_await(&p, has_result, &w));
+    KT_TRUE(peer_await(&p, peer_has_result, &w));
     return p.results[w.index].error;
-}
-
-static bool named(const struct ki_image *im, void *arg)
-{
-    const char *name = arg;
-    return ki_topic_by_name(im, (struct kc_str){name, (int32_t)strlen(name)}) != NULL;
 }
 
 static void *text(const char *s)
@@ -115,7 +70,7 @@ static void *text(const char *s)
 
 static void a_standby_accepts_streams_and_names_the_active_one(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     rig_start_second(&b, &a);
     rig_cluster(&b, 1);
     struct peer q;
@@ -129,12 +84,10 @@ static void a_standby_accepts_streams_and_names_the_active_one(void)
     KT_TRUE(known);
     KT_FALSE(q.active);
     peer_status(&q);
-    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
-    struct wanted w;
-    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
-    r.topic = (char *)(uintptr_t) "t";
+    Kaas__Heartbeat__AdminRequest r = peer_create_topic("t", 1);
+    struct peer_wanted w;
     w.sequence = peer_admin(&q, &r, 0);
-    KT_TRUE(peer_await(&q, has_result, &w));
+    KT_TRUE(peer_await(&q, peer_has_result, &w));
     KT_EQ(q.results[w.index].error, 7);
     peer_fini(&q);
     peer_fini(&p);
@@ -144,7 +97,7 @@ static void a_standby_accepts_streams_and_names_the_active_one(void)
 
 static void a_released_lease_hands_over_at_once_and_no_partition_moves(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("orders"), 0);
     rig_start_second(&b, &a);
     rig_cluster(&b, 1);
@@ -154,7 +107,7 @@ static void a_released_lease_hands_over_at_once_and_no_partition_moves(void)
     KT_TRUE(peer_dial(&q, &b, "secret"));
     struct ki_image *before = rig_image(&a);
     rig_halt(&a); /* gives the Lease up */
-    KT_TRUE(rig_await(&b, is_leader, NULL));
+    KT_TRUE(rig_await(&b, rig_is_leader, NULL));
     KT_TRUE(peer_await(&q, is_closed, NULL) || q.closed); /* to be dialled anew */
     peer_fini(&q);
     KT_TRUE(dial_until_active(&b));
@@ -174,13 +127,13 @@ static void a_released_lease_hands_over_at_once_and_no_partition_moves(void)
 
 static void an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     atomic_store(&a.cut, true);
     KT_TRUE(rig_await(&a, is_no_leader, NULL));
     KT_TRUE(peer_await(&p, is_passive, NULL));
     KT_FALSE(p.closed);
     atomic_store(&a.cut, false);
-    KT_TRUE(rig_await(&a, is_leader, NULL));
+    KT_TRUE(rig_await(&a, rig_is_leader, NULL));
     KT_TRUE(dial_until_active(&a));
     KT_EQ(create("again"), 0);
     peer_fini(&p);
@@ -192,16 +145,7 @@ static void an_operator_that_cannot_renew_stops_leading_and_keeps_its_streams(vo
 static void R4_R27_an_operator_that_starts_in_a_scale_down_waits_for_the_slices(void)
 {
     int one = 1, two = 2;
-    rig_start(&a);
-    KT_REQUIRE(rig_await(&a, is_leader, NULL));
-    rig_cluster(&a, 2);
-    KT_REQUIRE(rig_await(&a, is_held, NULL));
-    peer_init(&p, 0);
-    KT_REQUIRE(peer_dial(&p, &a, "secret"));
-    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
-    peer_inventory(&p, &none);
-    peer_status(&p);
-    KT_REQUIRE(peer_await(&p, is_active, NULL));
+    begin_deciding(2);
     KT_REQUIRE(rig_await(&a, has_rows, &two));
     rig_restart(&a);
     rig_spec(&a, 1);
@@ -221,16 +165,16 @@ static void R4_R27_an_operator_that_starts_in_a_scale_down_waits_for_the_slices(
 
 static void failed_and_unanswered_writes_are_retried_until_they_stand(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     atomic_store(&a.flaky.refuse, 3);
     KT_EQ(create("one"), 0);
-    KT_TRUE(rig_await_image(&a, named, text("one")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("one")));
     for (int i = 1; i <= 3; i++) { /* of the shard, of the root, and then of both */
         char name[16];
         snprintf(name, sizeof(name), "lost-%d", i);
         atomic_store(&a.flaky.lose, i);
         KT_EQ(create(name), 0);
-        KT_TRUE(rig_await_image(&a, named, name));
+        KT_TRUE(rig_await_image(&a, rig_image_names, name));
     }
     peer_fini(&p);
     rig_stop(&a);
@@ -255,27 +199,17 @@ static bool is_over(struct peer *q, void *arg)
     return !q->active || kc_mono_ms() > *(int64_t *)arg;
 }
 
-static bool all_answered(struct peer *q, void *arg)
-{
-    (void)arg;
-    return q->answered >= q->said;
-}
-
 /* Encoding, reconciling and calls of the API server all happen on the API loop. Here it does not turn
  * for longer than a Lease lasts without a renewal, with a publication and an admin change waiting. */
 static void R63_a_stuck_api_loop_delays_neither_the_lease_nor_heartbeats(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     sem_init(&gate.reached, 0, 0);
     sem_init(&gate.pass, 0, 0);
     rt_call(a.api, stand_still, NULL);
     sem_wait(&gate.reached);
-    struct wanted w;
-    Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
-    r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
-    r.topic = text("waits");
-    r.partitions = 1;
-    r.replication_factor = 1;
+    struct peer_wanted w;
+    Kaas__Heartbeat__AdminRequest r = peer_create_topic("waits", 1);
     w.sequence = peer_admin(&p, &r, 0);
     p.answered = p.said = 0;
     p.serving = true; /* a row changes: something is to be published */
@@ -284,18 +218,18 @@ static void R63_a_stuck_api_loop_delays_neither_the_lease_nor_heartbeats(void)
     KT_TRUE(peer_await(&p, is_over, &until));
     KT_TRUE(p.active); /* the Lease was renewed */
     KT_TRUE(p.said > 3);
-    KT_TRUE(peer_await(&p, all_answered, NULL));
-    KT_FALSE(has_result(&p, &w));
+    KT_TRUE(peer_await(&p, peer_all_answered, NULL));
+    KT_FALSE(peer_has_result(&p, &w));
     sem_post(&gate.pass);
-    KT_TRUE(peer_await(&p, has_result, &w));
-    KT_TRUE(rig_await_image(&a, named, text("waits")));
+    KT_TRUE(peer_await(&p, peer_has_result, &w));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("waits")));
     peer_fini(&p);
     rig_stop(&a);
 }
 
 static void removed_documents_are_made_again(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("one"), 0);
     struct ki_image *before = rig_image(&a);
     struct kc_uuid id = ki_topic_by_name(before, KC_STR_LIT("one"))->id;
@@ -303,13 +237,13 @@ static void removed_documents_are_made_again(void)
     snprintf(shard, sizeof(shard), "demo-image-%d", (int)kp_shard_of(&id));
     rig_remove_configmap(&a, "demo-image");
     KT_EQ(create("two"), 0); /* the next publication makes the root again, with another uid */
-    KT_TRUE(rig_await_image(&a, named, text("two")));
-    KT_TRUE(rig_await_image(&a, named, text("one")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("two")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("one")));
     rig_remove_configmap(&a, shard);
     rig_restart(&a);
-    KT_TRUE(rig_await(&a, is_leader, NULL));
+    KT_TRUE(rig_await(&a, rig_is_leader, NULL));
     rig_cluster(&a, 1);
-    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(rig_await(&a, rig_is_held, NULL));
     KT_TRUE(peer_dial(&p, &a, "secret"));
     KT_TRUE(p.want_inventory); /* the volume says what the lost shard said */
     Kaas__Heartbeat__Inventory inv = KAAS__HEARTBEAT__INVENTORY__INIT;
@@ -321,8 +255,8 @@ static void removed_documents_are_made_again(void)
     inv.n_topics = 1;
     peer_inventory(&p, &inv);
     peer_status(&p);
-    KT_TRUE(peer_await(&p, is_active, NULL));
-    KT_TRUE(rig_await_image(&a, named, text("one")));
+    KT_TRUE(peer_await(&p, peer_is_active, NULL));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("one")));
     struct ki_image *after = rig_image(&a);
     KT_TRUE(kc_uuid_eq(&ki_topic_by_name(after, KC_STR_LIT("one"))->id, &id));
     ki_image_unref(after);
@@ -333,7 +267,7 @@ static void removed_documents_are_made_again(void)
 
 static void a_document_touched_by_another_hand_is_written_over(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("one"), 0);
     json_t *junk = json_pack("{s:s}", "image.json", "not json");
     for (int i = 0; i < KP_SHARDS; i++) {
@@ -361,20 +295,20 @@ static void a_document_touched_by_another_hand_is_written_over(void)
 
 static void idle_documents_are_looked_after(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("one"), 0);
     a.check_ms = 20;
     rig_restart(&a);
     rig_cluster(&a, 1);
-    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(rig_await(&a, rig_is_held, NULL));
     KT_TRUE(dial_until_active(&a));
     for (int i = -1; i < KP_SHARDS; i++) { /* nothing changes, yet each comes back */
         char name[32];
         snprintf(name, sizeof(name), i < 0 ? "demo-image" : "demo-image-%d", i);
         rig_remove_configmap(&a, name);
     }
-    KT_TRUE(rig_await_image(&a, named, text("one")));
-    KT_TRUE(rig_await_image(&a, named, text("__consumer_offsets")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("one")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("__consumer_offsets")));
     peer_fini(&p);
     rig_stop(&a);
 }
@@ -382,7 +316,7 @@ static void idle_documents_are_looked_after(void)
 /* A predecessor wrote a shard and died before the root: whole and newer, it is adopted. */
 static void a_newer_whole_shard_is_adopted(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("one"), 0);
     struct ki_image *im = rig_image(&a);
     const struct ki_topic *one = ki_topic_by_name(im, KC_STR_LIT("one"));
@@ -404,13 +338,14 @@ static void a_newer_whole_shard_is_adopted(void)
     snprintf(name, sizeof(name), "demo-image-%d", (int)s);
     rig_set_configmap(&a, name, data);
     struct ki_image *still = rig_image(&a);
-    KT_TRUE(still && !named(still, text("unpublished"))); /* the root decides for brokers */
+    KT_TRUE(still &&
+            !rig_image_names(still, text("unpublished"))); /* the root decides for brokers */
     ki_image_unref(still);
     rig_restart(&a);
     rig_cluster(&a, 1);
-    KT_TRUE(rig_await(&a, is_held, NULL));
+    KT_TRUE(rig_await(&a, rig_is_held, NULL));
     KT_TRUE(dial_until_active(&a));
-    KT_TRUE(rig_await_image(&a, named, text("unpublished")));
+    KT_TRUE(rig_await_image(&a, rig_image_names, text("unpublished")));
     json_decref(data);
     json_decref(payload);
     ki_shard_unref(newer);
@@ -439,7 +374,7 @@ static bool was_told_gone(struct rig *r, void *arg)
 /* Its KaasTopic went, and so did the topic, but this operator has not heard of either yet. */
 static void a_topic_deleted_under_another_leader_does_not_come_back(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     KT_EQ(create("kept"), 0);
     rig_start_second(&b, &a);
     struct ki_topic dead = {
@@ -447,7 +382,7 @@ static void a_topic_deleted_under_another_leader_does_not_come_back(void)
     ko_control_topic(b.c, RIG_CLUSTER, &dead);
     rig_cluster(&b, 1);
     rig_halt(&a);
-    KT_TRUE(rig_await(&b, is_leader, NULL));
+    KT_TRUE(rig_await(&b, rig_is_leader, NULL));
     KT_REQUIRE(dial_until_asked(&b));
     Kaas__Heartbeat__Inventory inv = KAAS__HEARTBEAT__INVENTORY__INIT;
     ProtobufCBinaryData id = {sizeof(dead.id.b), dead.id.b};
@@ -455,10 +390,10 @@ static void a_topic_deleted_under_another_leader_does_not_come_back(void)
     inv.n_deleted = 1;
     peer_inventory(&p, &inv);
     peer_status(&p);
-    KT_TRUE(peer_await(&p, is_active, NULL));
+    KT_TRUE(peer_await(&p, peer_is_active, NULL));
     KT_TRUE(rig_await(&b, was_told_gone, &dead.id));
     struct ki_image *im = rig_image(&a);
-    KT_TRUE(im && named(im, text("kept")) && !named(im, text("dead")));
+    KT_TRUE(im && rig_image_names(im, text("kept")) && !rig_image_names(im, text("dead")));
     ki_image_unref(im);
     peer_fini(&p);
     rig_stop(&b);
@@ -467,23 +402,19 @@ static void a_topic_deleted_under_another_leader_does_not_come_back(void)
 
 static void a_burst_of_topics_becomes_few_publications(void)
 {
-    begin_deciding();
+    begin_deciding(1);
     struct ki_image *im = rig_image(&a);
     uint64_t before = im->order.generation;
     ki_image_unref(im);
     char names[15][16];
-    struct wanted w[15];
+    struct peer_wanted w[15];
     for (int i = 0; i < 15; i++) {
-        Kaas__Heartbeat__AdminRequest r = KAAS__HEARTBEAT__ADMIN_REQUEST__INIT;
         snprintf(names[i], sizeof(names[i]), "burst-%d", i);
-        r.kind = KAAS__HEARTBEAT__ADMIN_KIND__CREATE_TOPIC;
-        r.topic = names[i];
-        r.partitions = 1;
-        r.replication_factor = 1;
+        Kaas__Heartbeat__AdminRequest r = peer_create_topic(names[i], 1);
         w[i].sequence = peer_admin(&p, &r, 0);
     }
     for (int i = 0; i < 15; i++) {
-        KT_TRUE(peer_await(&p, has_result, &w[i]));
+        KT_TRUE(peer_await(&p, peer_has_result, &w[i]));
         KT_EQ(p.results[w[i].index].error, 0);
     }
     im = rig_image(&a);

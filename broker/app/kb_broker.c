@@ -58,7 +58,7 @@ static const char *volume(void *ctx)
                                       : NULL;
 }
 
-bool kb_serving(struct kb_broker *b)
+static bool serving(struct kb_broker *b)
 {
     if (!atomic_load(&b->accepting)) {
         return false;
@@ -68,10 +68,10 @@ bool kb_serving(struct kb_broker *b)
 
 static bool is_serving(void *ctx)
 {
-    return kb_serving(ctx);
+    return serving(ctx);
 }
 
-static void write_metrics(void *ctx, struct kh_out *out)
+static void write_metrics(void *ctx, struct kc_out *out)
 {
     kb_write_metrics(ctx, out);
 }
@@ -91,7 +91,7 @@ int kb_broker_state(struct kb_broker *b)
                                 [KB_DRAINING] = 6,
                                 [KB_ENDING] = 7};
     int phase = atomic_load(&b->phase);
-    return kafka[phase == KB_TAKING_OVER && kb_serving(b) ? KB_RUNNING : phase];
+    return kafka[phase == KB_TAKING_OVER && serving(b) ? KB_RUNNING : phase];
 }
 
 /* ---- the end ---- */

@@ -49,10 +49,9 @@ struct kb_broker {
 int kb_broker_run(struct kb_config *config);
 
 /* ---- for /metrics; on the health thread, atomics only ---- */
-void kb_write_metrics(struct kb_broker *b, struct kh_out *out);
+void kb_write_metrics(struct kb_broker *b, struct kc_out *out);
 int kb_broker_state(struct kb_broker *b);
 bool kb_broker_ready(struct kb_broker *b);
 void kb_stall(struct kb_broker *b, int64_t now_mono_ms, struct ks_stall *ret);
-bool kb_serving(struct kb_broker *b);
 
 #endif

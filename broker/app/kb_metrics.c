@@ -11,7 +11,7 @@
 #define COUNTER "counter"
 #define GAUGE "gauge"
 
-static void write_table(struct kb_broker *b, struct kh_out *o)
+static void write_table(struct kb_broker *b, struct kc_out *o)
 {
     struct kn_counters *n = kn_server_counters(b->app.net);
     struct kb_metrics *h = &b->app.metrics;
@@ -23,69 +23,71 @@ static void write_table(struct kb_broker *b, struct kh_out *o)
         ks_metrics_read(engine, k);
     }
 #define M(kind, name, help, value)                                                                 \
-    kh_metric(o, #kind, name, help);                                                               \
-    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+    kc_out_metric(o, #kind, name, help);                                                           \
+    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "app/metrics.def"
 #undef M
 }
 
-static void write_apis(struct kb_broker *b, struct kh_out *o)
+static void write_apis(struct kb_broker *b, struct kc_out *o)
 {
     size_t n;
     const struct kb_api *apis = kb_apis(&n);
-    kh_metric(o, COUNTER, "kaas_requests_total", "Requests ended, by API.");
+    kc_out_metric(o, COUNTER, "kaas_requests_total", "Requests ended, by API.");
     for (size_t i = 0; i < n; i++) {
-        kh_printf(o, "kaas_requests_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
-                  atomic_load(&b->app.metrics.api[apis[i].key].requests));
+        kc_out_printf(o, "kaas_requests_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
+                      atomic_load(&b->app.metrics.api[apis[i].key].requests));
     }
-    kh_metric(o, COUNTER, "kaas_request_seconds_total",
-              "Time from a request's arrival to its answer, long polls included, by API.");
+    kc_out_metric(o, COUNTER, "kaas_request_seconds_total",
+                  "Time from a request's arrival to its answer, long polls included, by API.");
     for (size_t i = 0; i < n; i++) {
         uint64_t us = atomic_load(&b->app.metrics.api[apis[i].key].us);
-        kh_printf(o, "kaas_request_seconds_total{api=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n",
-                  apis[i].name, us / 1000000, us % 1000000);
+        kc_out_printf(o, "kaas_request_seconds_total{api=\"%s\"} %" PRIu64 ".%06" PRIu64 "\n",
+                      apis[i].name, us / 1000000, us % 1000000);
     }
-    kh_metric(o, COUNTER, "kaas_requests_dropped_total",
-              "Requests that closed their connection, by API.");
+    kc_out_metric(o, COUNTER, "kaas_requests_dropped_total",
+                  "Requests that closed their connection, by API.");
     for (size_t i = 0; i < n; i++) {
-        kh_printf(o, "kaas_requests_dropped_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
-                  atomic_load(&b->app.metrics.api[apis[i].key].dropped));
+        kc_out_printf(o, "kaas_requests_dropped_total{api=\"%s\"} %" PRIu64 "\n", apis[i].name,
+                      atomic_load(&b->app.metrics.api[apis[i].key].dropped));
     }
 }
 
-static void write_loops(struct kb_broker *b, struct kh_out *o)
+static void write_loops(struct kb_broker *b, struct kc_out *o)
 {
     int64_t now = kc_mono_ms();
-    kh_metric(o, GAUGE, "kaas_loop_age_ms", "Milliseconds since a data loop turned; -1 = never.");
+    kc_out_metric(o, GAUGE, "kaas_loop_age_ms",
+                  "Milliseconds since a data loop turned; -1 = never.");
     for (int32_t i = 0; i < b->source.vitals.n_loops; i++) {
         int64_t age = rt_loop_age_ms(b->loops[i], now);
-        kh_printf(o, "kaas_loop_age_ms{loop=\"%d\"} %" PRId64 "\n", i,
-                  age == INT64_MAX ? (int64_t)-1 : age);
+        kc_out_printf(o, "kaas_loop_age_ms{loop=\"%d\"} %" PRId64 "\n", i,
+                      age == INT64_MAX ? (int64_t)-1 : age);
     }
-    kh_metric(o, COUNTER, "kaas_loop_turns_total", "Turns of a data loop.");
+    kc_out_metric(o, COUNTER, "kaas_loop_turns_total", "Turns of a data loop.");
     for (int32_t i = 0; i < b->source.vitals.n_loops; i++) {
-        kh_printf(o, "kaas_loop_turns_total{loop=\"%d\"} %" PRIu64 "\n", i,
-                  atomic_load(&b->loops[i]->turns));
+        kc_out_printf(o, "kaas_loop_turns_total{loop=\"%d\"} %" PRIu64 "\n", i,
+                      atomic_load(&b->loops[i]->turns));
     }
 }
 
 /* Which thread waits in which file operation: a series only while there is a stall. */
-static void write_stall(struct kb_broker *b, struct kh_out *o)
+static void write_stall(struct kb_broker *b, struct kc_out *o)
 {
     struct kh_vitals v;
     kh_vitals_read(&b->source.vitals, kc_mono_ms(), &v);
-    kh_metric(o, GAUGE, "kaas_storage_stall_ms",
-              "Age of a file operation that stalls the storage, by operation and thread.");
+    kc_out_metric(o, GAUGE, "kaas_storage_stall_ms",
+                  "Age of a file operation that stalls the storage, by operation and thread.");
     if (!v.storage_ok) {
-        kh_printf(o, "kaas_storage_stall_ms{operation=\"%s\",thread=\"%s\"} %" PRId64 "\n",
-                  v.stall.operation, v.stall.thread, v.stall.ms);
+        kc_out_printf(o, "kaas_storage_stall_ms{operation=\"%s\",thread=\"%s\"} %" PRId64 "\n",
+                      v.stall.operation, v.stall.thread, v.stall.ms);
     }
-    kh_metric(o, GAUGE, "kaas_broker_healthy",
-              "1 if every data loop is alive and the storage is not stalled, as heartbeats say.");
-    kh_printf(o, "kaas_broker_healthy %d\n", kh_healthy(&v));
+    kc_out_metric(
+        o, GAUGE, "kaas_broker_healthy",
+        "1 if every data loop is alive and the storage is not stalled, as heartbeats say.");
+    kc_out_printf(o, "kaas_broker_healthy %d\n", kh_healthy(&v));
 }
 
-static void write_groups(struct kb_broker *b, struct kh_out *o)
+static void write_groups(struct kb_broker *b, struct kc_out *o)
 {
     const struct kg_groups *groups = atomic_load(&b->app.groups);
     if (!groups) {
@@ -93,19 +95,19 @@ static void write_groups(struct kb_broker *b, struct kh_out *o)
     }
     struct kg_metrics sample, *g = &sample;
     kg_groups_metrics(groups, g);
-    kh_metric(o, GAUGE, "kaas_groups", "Consumer groups this broker coordinates, by state.");
+    kc_out_metric(o, GAUGE, "kaas_groups", "Consumer groups this broker coordinates, by state.");
     for (enum kg_state state = KG_EMPTY; state < KG_DEAD; state++) {
-        kh_printf(o, "kaas_groups{state=\"%s\"} %" PRId64 "\n", kg_state_name(state),
-                  g->groups[state]);
+        kc_out_printf(o, "kaas_groups{state=\"%s\"} %" PRId64 "\n", kg_state_name(state),
+                      g->groups[state]);
     }
 #define M(kind, name, help, value)                                                                 \
-    kh_metric(o, #kind, name, help);                                                               \
-    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+    kc_out_metric(o, #kind, name, help);                                                           \
+    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "groups/kg_metrics.def"
 #undef M
 }
 
-static void write_control_plane(struct kb_broker *b, struct kh_out *o)
+static void write_control_plane(struct kb_broker *b, struct kc_out *o)
 {
     const struct kl_cluster *control_plane = atomic_load(&b->control_plane);
     if (!control_plane) {
@@ -114,16 +116,17 @@ static void write_control_plane(struct kb_broker *b, struct kh_out *o)
     struct kl_metrics sample, *c = &sample;
     kl_metrics_read(control_plane, c);
 #define M(kind, name, help, value)                                                                 \
-    kh_metric(o, #kind, name, help);                                                               \
-    kh_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+    kc_out_metric(o, #kind, name, help);                                                           \
+    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "cluster/kl_metrics.def"
 #undef M
 }
 
-void kb_write_metrics(struct kb_broker *b, struct kh_out *out)
+void kb_write_metrics(struct kb_broker *b, struct kc_out *out)
 {
-    kh_metric(out, GAUGE, "kaas_build_info", "The version of this broker; always 1.");
-    kh_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION, b->app.self_id);
+    kc_out_metric(out, GAUGE, "kaas_build_info", "The version of this broker; always 1.");
+    kc_out_printf(out, "kaas_build_info{version=\"%s\",broker=\"%d\"} 1\n", KB_VERSION,
+                  b->app.self_id);
     write_table(b, out);
     write_control_plane(b, out);
     write_groups(b, out);

@@ -12,7 +12,7 @@
 #define KH_HEALTH_H
 
 #include "base/kc_error.h"
-#include "health/kh_out.h"
+#include "base/kc_out.h"
 #include "health/kh_vitals.h"
 #include "policy/kp_ready.h"
 
@@ -42,7 +42,7 @@ struct kh_source {
     const char *(*volume)(void *ctx);
     bool cluster;
     bool (*serving)(void *ctx);
-    void (*metrics)(void *ctx, struct kh_out *out);
+    void (*metrics)(void *ctx, struct kc_out *out);
     void *ctx;
 };
 

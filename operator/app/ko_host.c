@@ -1,28 +1,16 @@
 #include "app/ko_host.h"
 
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "app/ko_metrics.h"
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
+#include "base/kc_out.h"
 #include "base/kc_str.h"
 #include "rt/rt_limits.h"
 
 enum { STALE_MS = 5000, DEAD_MS = 60000 };
-
-/* Appends to the answer; what does not fit is cut. */
-static void add(char *body, size_t cap, size_t *len, const char *fmt, ...) KC_PRINTF(4, 5);
-static void add(char *body, size_t cap, size_t *len, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(body + *len, cap - *len, fmt, ap);
-    va_end(ap);
-    *len = KC_MIN(cap - 1, *len + (size_t)KC_MAX(n, 0));
-}
 
 static size_t metrics(struct ko_host *h, char *body, size_t cap)
 {
@@ -41,6 +29,7 @@ static int answer(void *ctx, struct kc_str path, char *body, size_t cap, size_t 
     struct ko_host *h = ctx;
     int64_t now = kc_mono_ms();
     int64_t api = rt_loop_age_ms(&h->loop, now), control = ko_control_age_ms(h->control, now);
+    struct kc_out out = {.body = body, .cap = cap};
     *ret_len = 0;
     if (kc_str_eqz(path, "/metrics")) {
         *ret_len = metrics(h, body, cap);
@@ -53,9 +42,10 @@ static int answer(void *ctx, struct kc_str path, char *body, size_t cap, size_t 
     int64_t limit = ready ? STALE_MS : DEAD_MS;
     bool synced = ko_rec_synced(h->rec);
     bool ok = api < limit && control < limit && (synced || !ready);
-    add(body, cap, ret_len, "%s\napi_loop=%s\ncontrol_loop=%s\nsynced=%s\n",
-        ok ? "ready" : "not ready", api < limit ? "ok" : "stale", control < limit ? "ok" : "stale",
-        synced ? "true" : "false");
+    kc_out_printf(&out, "%s\napi_loop=%s\ncontrol_loop=%s\nsynced=%s\n", ok ? "ready" : "not ready",
+                  api < limit ? "ok" : "stale", control < limit ? "ok" : "stale",
+                  synced ? "true" : "false");
+    *ret_len = out.len;
     return ok ? 200 : 503;
 }
 

@@ -1,57 +1,33 @@
 #include "app/ko_metrics.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 
+#include "base/kc_out.h"
 #include "reconcile/ko_gauges.h"
 
-struct out {
-    char *body;
-    size_t cap, len;
-};
-
-static void add(struct out *o, const char *fmt, ...) KC_PRINTF(2, 3);
-static void add(struct out *o, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vsnprintf(o->body + o->len, o->cap - o->len, fmt, ap);
-    va_end(ap);
-    if (n > 0 && (size_t)n < o->cap - o->len) {
-        o->len += (size_t)n;
-    } else {
-        o->cap = o->len; /* nor does anything after it: a sample without its head says nothing */
-    }
-}
-
-static void head(struct out *o, const char *kind, const char *name, const char *help)
-{
-    add(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
-}
-
-static void process(const struct ko_metrics *m, struct out *o)
+static void process(const struct ko_metrics *m, struct kc_out *o)
 {
 #define M(kind, name, help, value)                                                                 \
-    head(o, #kind, name, help);                                                                    \
-    add(o, name " %" PRId64 "\n", (int64_t)(value));
+    kc_out_metric(o, #kind, name, help);                                                           \
+    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "app/ko_metrics.def"
 #undef M
 }
 
 /* One family: a series a cluster, or one a state of its brokers. */
-static void family(const struct ko_gauges *g, struct out *o, const char *name, const char *label,
+static void family(const struct ko_gauges *g, struct kc_out *o, const char *name, const char *label,
                    enum ko_gauge which)
 {
     struct ko_gauge_sample s;
     for (int i = 0; i < KO_GAUGE_SLOTS; i++) {
         if (ko_gauges_read(g, i, &s)) { /* names of Kubernetes objects need no escapes */
-            add(o, "%s{cluster=\"%s\"%s} %" PRId64 "\n", name, s.cluster, label, s.values[which]);
+            kc_out_printf(o, "%s{cluster=\"%s\"%s} %" PRId64 "\n", name, s.cluster, label,
+                          s.values[which]);
         }
     }
 }
 
-static void clusters(const struct ko_gauges *g, struct out *o)
+static void clusters(const struct ko_gauges *g, struct kc_out *o)
 {
     static const struct {
         enum ko_gauge which;
@@ -67,21 +43,22 @@ static void clusters(const struct ko_gauges *g, struct out *o)
         {KO_G_GENERATION, "kaas_cluster_image_generation",
          "Generation of the image published last."},
     };
-    head(o, "gauge", "kaas_cluster_brokers", "Brokers of a cluster, by state.");
+    kc_out_metric(o, "gauge", "kaas_cluster_brokers", "Brokers of a cluster, by state.");
     family(g, o, "kaas_cluster_brokers", ",state=\"serving\"", KO_G_SERVING);
     family(g, o, "kaas_cluster_brokers", ",state=\"fenced\"", KO_G_FENCED);
     family(g, o, "kaas_cluster_brokers", ",state=\"draining\"", KO_G_DRAINING);
     for (size_t i = 0; i < KC_ARRAY_LEN(families); i++) {
-        head(o, "gauge", families[i].name, families[i].help);
+        kc_out_metric(o, "gauge", families[i].name, families[i].help);
         family(g, o, families[i].name, "", families[i].which);
     }
 }
 
 size_t ko_metrics_write(const struct ko_metrics *m, char *body, size_t cap)
 {
-    struct out o = {.body = body, .cap = cap};
-    head(&o, "gauge", "kaas_operator_build_info", "The version of this operator; always 1.");
-    add(&o, "kaas_operator_build_info{version=\"" KO_VERSION "\"} 1\n");
+    struct kc_out o = {.body = body, .cap = cap};
+    kc_out_metric(&o, "gauge", "kaas_operator_build_info",
+                  "The version of this operator; always 1.");
+    kc_out_printf(&o, "kaas_operator_build_info{version=\"" KO_VERSION "\"} 1\n");
     process(m, &o);
     if (m->gauges) {
         clusters(m->gauges, &o);

@@ -57,18 +57,15 @@ static void down(void)
 
 static void write_text(void)
 {
-    struct kh_out out = {.body = text, .cap = sizeof(text) - 1};
+    struct kc_out out = {.body = text, .cap = sizeof(text) - 1};
     kb_write_metrics(&b, &out);
     text[out.len] = '\0';
-    const char *bad = kt_prom_check(text);
-    KT_STR(bad ? bad : "", "");
+    KT_PROM(text);
 }
 
 static double value(const char *series)
 {
-    double v = -1000;
-    KT_TRUE(kt_prom_value(text, series, &v));
-    return v;
+    return kt_prom_get(text, series);
 }
 
 static void a_broker_that_starts_says_what_it_can(void)
@@ -143,7 +140,7 @@ static void what_does_not_fit_is_cut_at_a_line(void)
 {
     up(true);
     for (size_t cap = 1; cap < 20000; cap += 301) {
-        struct kh_out out = {.body = text, .cap = cap};
+        struct kc_out out = {.body = text, .cap = cap};
         kb_write_metrics(&b, &out);
         KT_TRUE(out.len < cap || out.len == 0);
         KT_TRUE(out.len == 0 || text[out.len - 1] == '\n');

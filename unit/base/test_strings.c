@@ -8,6 +8,7 @@
 #include "base/kc_crc32c.h"
 #include "base/kc_hash.h"
 #include "base/kc_mem.h"
+#include "base/kc_out.h"
 #include "base/kc_str.h"
 #include "base/kc_uuid.h"
 
@@ -130,7 +131,22 @@ static void times_print_as_rfc3339(void)
     KT_STR(out, "2023-11-14T22:13:20.123000Z");
 }
 
+/* A sample after a head that was left out would be of no family. */
+static void what_does_not_fit_takes_all_after_it_along(void)
+{
+    char body[16];
+    struct kc_out o = {.body = body, .cap = sizeof(body)};
+    kc_out_printf(&o, "%s\n", "0123456789");
+    KT_EQ(o.len, 11);
+    kc_out_printf(&o, "%s", "abcde"); /* one too many, with its end */
+    KT_EQ(o.len, 11);
+    kc_out_printf(&o, "%s", "a"); /* there would be room */
+    KT_EQ(o.len, 11);
+    KT_TRUE(memcmp(body, "0123456789\n", 11) == 0);
+}
+
 KT_MAIN("base strings", KT(integers_parse_strictly), KT(durations_parse_with_units),
         KT(null_and_empty_strings_differ), KT(java_hash_agrees_with_java),
         KT(crc32c_agrees_with_rfc3720), KT(uuids_round_trip),
-        KT(base64_round_trips_and_refuses_garbage), KT(times_print_as_rfc3339))
+        KT(base64_round_trips_and_refuses_garbage), KT(times_print_as_rfc3339),
+        KT(what_does_not_fit_takes_all_after_it_along))

@@ -1,7 +1,6 @@
 /* Readiness and liveness from their own thread (R37 to R41), and the one judgement behind them. */
 #include "kt.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -9,6 +8,7 @@
 
 #include "base/kc_clock.h"
 #include "health/kh_health.h"
+#include "kt_net.h"
 
 static struct {
     struct rt_loop loops[2];
@@ -44,11 +44,11 @@ static void stall(void *ctx, int64_t now, struct ks_stall *ret)
     *ret = (struct ks_stall){atomic_load(&fx.stalled_ms), "datasync", "ks-sync"};
 }
 
-static void metrics(void *ctx, struct kh_out *out)
+static void metrics(void *ctx, struct kc_out *out)
 {
     (void)ctx;
-    kh_metric(out, "gauge", "kaas_test", "A test.");
-    kh_printf(out, "kaas_test 7\n");
+    kc_out_metric(out, "gauge", "kaas_test", "A test.");
+    kc_out_printf(out, "kaas_test 7\n");
 }
 
 static void up(bool cluster)
@@ -89,13 +89,8 @@ static void down(void)
 static char body[4096];
 static int get(const char *path)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in sa = {.sin_family = AF_INET,
-                             .sin_port = htons(kh_port(fx.health)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {3, 0};
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    KT_REQUIRE(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+    int fd = kt_dial(kh_port(fx.health), 3);
+    KT_REQUIRE(fd >= 0);
     dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path);
     size_t n = 0;
     for (ssize_t r;

@@ -149,3 +149,10 @@ bool kt_prom_value(const char *text, const char *name, double *ret)
     }
     return false;
 }
+
+double kt_prom_get(const char *text, const char *name)
+{
+    double v = -1000;
+    KT_TRUE(kt_prom_value(text, name, &v));
+    return v;
+}

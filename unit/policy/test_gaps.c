@@ -4,14 +4,6 @@
 /* What a rollout costs clients (design.md, 7): partitions without an acking leader, brokers out. */
 static struct kpt w;
 
-static void begin(int32_t n, int32_t parts)
-{
-    kpt_init(&w, n);
-    kpt_topic(&w, parts);
-    kpt_start(&w, n);
-    KT_REQUIRE(kpt_await_settled(&w, 30000));
-}
-
 static struct kp_measure measured(void)
 {
     struct kp_measure m;
@@ -22,7 +14,7 @@ static struct kp_measure measured(void)
 static void nothing_is_measured_before_it_begins_and_after_it_ends(void)
 {
     struct kp_measure m;
-    begin(2, 4);
+    kpt_begin(&w, 2, 4);
     KT_FALSE(kp_ctl_measured(w.c, w.now, &m));
     kp_ctl_measure(w.c, true, w.now);
     m = measured();
@@ -36,7 +28,7 @@ static void nothing_is_measured_before_it_begins_and_after_it_ends(void)
 /* A planned move's gap begins at the source's own word, and ends when the target says it leads. */
 static void a_planned_move_counts_from_the_sources_stop(void)
 {
-    begin(3, 60);
+    kpt_begin(&w, 3, 60);
     kp_ctl_measure(w.c, true, w.now);
     w.stopped_ms = 40;
     w.b[2].draining = true;
@@ -58,7 +50,7 @@ static void without_the_sources_word_a_move_counts_from_the_order(void)
 {
     int64_t told[] = {0, 60000, -5};
     for (int i = 0; i < 3; i++) {
-        begin(3, 30);
+        kpt_begin(&w, 3, 30);
         kp_ctl_measure(w.c, true, w.now);
         w.stopped_ms = told[i];
         w.b[2].draining = true;
@@ -72,7 +64,7 @@ static void without_the_sources_word_a_move_counts_from_the_order(void)
 /* A killed broker's partitions are gone from its last sign of life, not from the verdict. */
 static void a_death_counts_from_the_last_sign_of_life(void)
 {
-    begin(3, 60);
+    kpt_begin(&w, 3, 60);
     kp_ctl_measure(w.c, true, w.now);
     int64_t died = w.now;
     kpt_kill(&w, 2);
@@ -88,7 +80,7 @@ static void a_death_counts_from_the_last_sign_of_life(void)
     KT_EQ(m.partitions, 20);
     kpt_fini(&w);
 
-    begin(3, 60); /* silent: its stream stays open, the verdict comes after 3 s */
+    kpt_begin(&w, 3, 60); /* silent: its stream stays open, the verdict comes after 3 s */
     kp_ctl_measure(w.c, true, w.now);
     int64_t silent = w.now;
     w.b[1].frozen = true;
@@ -103,7 +95,7 @@ static void a_death_counts_from_the_last_sign_of_life(void)
 /* What is still without a leader is part of the report while it lasts. */
 static void an_open_gap_is_told_while_it_grows(void)
 {
-    begin(2, 2);
+    kpt_begin(&w, 2, 2);
     kp_ctl_measure(w.c, true, w.now);
     int64_t died = w.now;
     kpt_kill(&w, 0);
@@ -122,7 +114,7 @@ static void an_open_gap_is_told_while_it_grows(void)
 /* Away and back: a broker that restarts moves its partitions twice, and they count once. */
 static void partitions_count_once_and_gaps_each_time(void)
 {
-    begin(3, 60);
+    kpt_begin(&w, 3, 60);
     kp_ctl_measure(w.c, true, w.now);
     w.stopped_ms = 1;
     w.b[2].draining = true;
@@ -143,7 +135,7 @@ static void partitions_count_once_and_gaps_each_time(void)
 /* A new operator measures from its own beginning; what has no leader then has none since then. */
 static void a_new_operator_begins_its_own(void)
 {
-    begin(3, 60);
+    kpt_begin(&w, 3, 60);
     kp_ctl_measure(w.c, true, w.now);
     kpt_kill(&w, 2);
     kpt_run(&w, 500);
@@ -168,12 +160,8 @@ static void percentiles_are_within_one_percent_and_never_low(void)
                                    1000,  1023,  4097,   9999,   9999,    9999,
                                    65535, 65536, 123457, 999999, 1000001, 86400000};
     for (size_t i = 0; i < KC_ARRAY_LEN(gone); i++) {
-        begin(1, 1);
-        struct kp_status s = {.broker = 0,
-                              .stream = w.b[0].stream,
-                              .incarnation = w.b[0].incarnation,
-                              .healthy = true,
-                              .serving = true};
+        kpt_begin(&w, 1, 1);
+        struct kp_status s = kpt_status(&w, 0);
         struct kp_pid pid = {w.topics[0].id, 0};
         struct kp_led led = {pid.topic_id, 0, 1000};
         kp_ctl_measure(w.c, true, w.now);

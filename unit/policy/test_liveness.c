@@ -11,8 +11,7 @@ static void begin(int32_t n)
     kpt_init(&w, n);
     kpt_slot_topic(&w, KP_GROUP_SLOTS);
     kpt_topic(&w, 30);
-    kpt_start(&w, n);
-    KT_REQUIRE(kpt_await_settled(&w, 30000));
+    kpt_start_settled(&w, n);
 }
 
 static int32_t led_by(int32_t id)
@@ -454,9 +453,7 @@ static void W5_a_wedged_broker_stays_out_over_an_operator_change(void)
 static void W5_what_an_old_image_proved_survives_an_operator_change(void)
 {
     begin(3);
-    kpt_kill(&w, 1);
-    kpt_run(&w, 3000);
-    kpt_boot(&w, 1);
+    kpt_crash(&w, 1, 3000);
     w.b[1].protocol_version = 0;
     kpt_run(&w, 3000);
     kpt_slices(&w); /* an old image's readiness is what its slice says */

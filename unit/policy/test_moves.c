@@ -4,14 +4,6 @@
 /* Planned moves (design.md, 4), assignment, R14, R22, R26, and the blocked rule. */
 static struct kpt w;
 
-static void begin(int32_t n, int32_t parts)
-{
-    kpt_init(&w, n);
-    kpt_topic(&w, parts);
-    kpt_start(&w, n);
-    KT_REQUIRE(kpt_await_settled(&w, 30000));
-}
-
 static const struct kp_part *part(int32_t t, int32_t i)
 {
     int32_t n;
@@ -46,8 +38,7 @@ static void homes_are_even_and_each_topic_is_spread(void)
     for (int i = 0; i < 20; i++) {
         kpt_topic(&w, 1 + i % 9);
     }
-    kpt_start(&w, 4);
-    KT_TRUE(kpt_await_settled(&w, 30000));
+    kpt_start_settled(&w, 4);
     int32_t total[4] = {0};
     for (int32_t t = 0; t < w.n_topics; t++) {
         int32_t in[4] = {0};
@@ -71,7 +62,7 @@ static void homes_are_even_and_each_topic_is_spread(void)
 
 static void death_moves_only_the_dead_brokers_partitions_and_spreads_them(void)
 {
-    begin(4, 200);
+    kpt_begin(&w, 4, 200);
     int32_t before[200];
     for (int i = 0; i < 200; i++) {
         before[i] = part(0, i)->assigned;
@@ -90,7 +81,7 @@ static void death_moves_only_the_dead_brokers_partitions_and_spreads_them(void)
 
 static void scale_out_moves_its_share_and_keeps_the_rest(void)
 {
-    begin(3, 120);
+    kpt_begin(&w, 3, 120);
     kpt_topic(&w, 1);
     KT_TRUE(kpt_await_settled(&w, 10000));
     int32_t before[120], moved = 0;
@@ -112,10 +103,8 @@ static void scale_out_moves_its_share_and_keeps_the_rest(void)
 
 static void failback_prepares_at_once_and_releases_after_ten_seconds_of_serving(void)
 {
-    begin(3, 60);
-    kpt_kill(&w, 2);
-    kpt_run(&w, 5000);
-    kpt_boot(&w, 2);
+    kpt_begin(&w, 3, 60);
+    kpt_crash(&w, 2, 5000);
     kpt_run(&w, 1500);
     KT_EQ(count_phase(KP_MOVE_PREPARE), 20);
     for (int i = 0; i < 60; i++) {
@@ -132,12 +121,10 @@ static void failback_prepares_at_once_and_releases_after_ten_seconds_of_serving(
 
 static void hold_down_doubles_with_each_crash(void)
 {
-    begin(2, 10);
+    kpt_begin(&w, 2, 10);
     int64_t hold[4];
     for (int k = 0; k < 4; k++) {
-        kpt_kill(&w, 1);
-        kpt_run(&w, 3000);
-        kpt_boot(&w, 1);
+        kpt_crash(&w, 1, 3000);
         int64_t start = w.now;
         KT_TRUE(kpt_await_settled(&w, 200000));
         hold[k] = w.now - start;
@@ -163,7 +150,7 @@ static int32_t most_under_way(int64_t ms)
 
 static void at_most_a_wave_per_pair_is_released_at_once(void)
 {
-    begin(2, 200);
+    kpt_begin(&w, 2, 200);
     w.b[1].draining = true;
     KT_EQ(most_under_way(20000), 8);
     KT_EQ(count_assigned(1), 0);
@@ -172,7 +159,7 @@ static void at_most_a_wave_per_pair_is_released_at_once(void)
 
 static void waves_grow_where_a_drain_would_take_too_long(void)
 {
-    begin(2, 200);
+    kpt_begin(&w, 2, 200);
     for (int i = 0; i < 5; i++) {
         kpt_topic(&w, 200);
     }
@@ -229,7 +216,7 @@ static void R29_a_short_grace_shortens_the_wait_for_the_target(void)
 
 static void R26_draining_hands_over_at_once_and_every_move_was_led_throughout(void)
 {
-    begin(3, 90);
+    kpt_begin(&w, 3, 90);
     w.b[0].draining = true;
     for (int k = 0; k < 60; k++) {
         kpt_run(&w, KPT_TICK_MS);
@@ -244,7 +231,7 @@ static void R26_draining_hands_over_at_once_and_every_move_was_led_throughout(vo
 
 static void a_move_is_relayed_only_after_it_is_published(void)
 {
-    begin(2, 4);
+    kpt_begin(&w, 2, 4);
     w.publish_delay_ms = 1000;
     w.b[1].draining = true;
     struct kp_relay r[16];
@@ -258,20 +245,14 @@ static void a_move_is_relayed_only_after_it_is_published(void)
 
 static void a_source_that_never_releases_keeps_its_partition(void)
 {
-    begin(2, 8);
-    kpt_kill(&w, 1);
-    kpt_run(&w, 3000);
-    kpt_boot(&w, 1);
+    kpt_begin(&w, 2, 8);
+    kpt_crash(&w, 1, 3000);
     kpt_run(&w, 9000);
     w.step_only = true; /* nobody answers any order from here; streams stay fresh by hand */
     int32_t cancelled = 0;
     for (int k = 0; k < 100; k++) {
         for (int id = 0; id < 2; id++) {
-            struct kp_status s = {.broker = id,
-                                  .stream = w.b[id].stream,
-                                  .incarnation = w.b[id].incarnation,
-                                  .healthy = true,
-                                  .serving = true};
+            struct kp_status s = kpt_status(&w, id);
             kp_ctl_status(w.c, &s, w.now);
         }
         kpt_run(&w, KPT_TICK_MS);
@@ -287,10 +268,8 @@ static void a_source_that_never_releases_keeps_its_partition(void)
 
 static void a_target_that_dies_after_go_gives_back_to_the_source(void)
 {
-    begin(2, 8);
-    kpt_kill(&w, 1);
-    kpt_run(&w, 3000);
-    kpt_boot(&w, 1);
+    kpt_begin(&w, 2, 8);
+    kpt_crash(&w, 1, 3000);
     for (int k = 0; k < 300 && count_phase(KP_MOVE_RELEASE) == 0; k++) {
         kpt_run(&w, KPT_TICK_MS);
     }
@@ -306,10 +285,8 @@ static void a_target_that_dies_after_go_gives_back_to_the_source(void)
 
 static void the_warm_target_takes_over_when_the_source_dies_in_prepare(void)
 {
-    begin(3, 60);
-    kpt_kill(&w, 2);
-    kpt_run(&w, 3000);
-    kpt_boot(&w, 2);
+    kpt_begin(&w, 3, 60);
+    kpt_crash(&w, 2, 3000);
     kpt_run(&w, 3000);
     KT_TRUE(count_phase(KP_MOVE_PREPARE) > 0);
     kpt_kill(&w, 0);
@@ -325,7 +302,7 @@ static void the_warm_target_takes_over_when_the_source_dies_in_prepare(void)
 
 static void blocked_by_a_live_owner_returns_the_partition_then_condemns_it(void)
 {
-    begin(2, 2);
+    kpt_begin(&w, 2, 2);
     w.step_only = true;
     int32_t i = part(0, 0)->assigned == 1 ? 0 : 1; /* broker 1's, reported blocked by broker 0 */
     struct kp_blocked b = {{w.topics[0].id, i}, 0, w.b[0].incarnation};
@@ -333,11 +310,7 @@ static void blocked_by_a_live_owner_returns_the_partition_then_condemns_it(void)
     int64_t start = w.now;
     while (w.now - start < 9000 && !kpt_row(&w, 0)->condemned) {
         for (int id = 0; id < 2; id++) {
-            struct kp_status s = {.broker = id,
-                                  .stream = w.b[id].stream,
-                                  .incarnation = w.b[id].incarnation,
-                                  .healthy = true,
-                                  .serving = true};
+            struct kp_status s = kpt_status(&w, id);
             if (id == 1 && !handed) {
                 s.unled = &b.p;
                 s.n_unled = 1;
@@ -360,7 +333,7 @@ static void blocked_by_a_live_owner_returns_the_partition_then_condemns_it(void)
 
 static void stale_and_foreign_reports_change_nothing(void)
 {
-    begin(2, 4);
+    kpt_begin(&w, 2, 4);
     const struct kp_part before = *part(0, 0);
     struct kp_led old = {w.topics[0].id, 0, before.led_epoch - 1};
     struct kp_led wild[3] = {{{{99}}, 0, 5}, {w.topics[0].id, -1, 5}, {w.topics[0].id, 9999, 5}};
@@ -393,7 +366,7 @@ static void stale_and_foreign_reports_change_nothing(void)
 /* storage.md: after an error on a file the same incarnation claims again; the image follows. */
 static void an_owner_that_claims_again_moves_the_led_epoch_on(void)
 {
-    begin(2, 4);
+    kpt_begin(&w, 2, 4);
     const struct kp_part before = *part(0, 0);
     uint64_t generation = w.image.generation;
     w.topics[0].owner[0].epoch++;
@@ -409,7 +382,7 @@ static void an_owner_that_claims_again_moves_the_led_epoch_on(void)
 
 static void the_fresh_mark_goes_when_every_partition_was_led(void)
 {
-    begin(2, 4);
+    kpt_begin(&w, 2, 4);
     KT_FALSE(kp_ctl_topic_fresh(w.c, &w.topics[0].id));
     w.step_only = true;
     int32_t t = kpt_topic(&w, 3);
@@ -448,7 +421,7 @@ static void limits_refuse_and_deletion_gives_room_back(void)
 
 static void a_tombstone_keeps_an_alive_assignee(void)
 {
-    begin(2, 2);
+    kpt_begin(&w, 2, 2);
     int32_t first = part(0, 0)->assigned;
     kp_ctl_topic_delete(w.c, &w.topics[0].id);
     w.topics[0].deleted = true;

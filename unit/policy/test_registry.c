@@ -197,8 +197,7 @@ static void R9_R33_scale_down_leaves_rows_and_homes_in_one_step(void)
 {
     kpt_init(&w, 3);
     kpt_slot_topic(&w, KP_GROUP_SLOTS);
-    kpt_start(&w, 3);
-    KT_TRUE(kpt_await_settled(&w, 30000));
+    kpt_start_settled(&w, 3);
     kpt_desired(&w, 2);
     kpt_kill(&w, 2);
     w.b[2].listed = false;
@@ -245,8 +244,7 @@ static void W1_absence_alone_changes_neither_rows_nor_homes(void)
     kpt_init(&w, 3);
     kpt_slot_topic(&w, KP_GROUP_SLOTS);
     kpt_topic(&w, 30);
-    kpt_start(&w, 3);
-    KT_TRUE(kpt_await_settled(&w, 30000));
+    kpt_start_settled(&w, 3);
     int32_t before[KP_SLOTS];
     memcpy(before, kp_ctl_homes(w.c, KP_GROUP_SLOTS), sizeof(before));
     w.b[1].listed = false;

@@ -27,8 +27,7 @@ static void begin(int32_t n)
     kpt_slot_topic(&w, KP_GROUP_SLOTS);
     kpt_slot_topic(&w, KP_TXN_SLOTS);
     kpt_topic(&w, 12);
-    kpt_start(&w, n);
-    KT_REQUIRE(kpt_await_settled(&w, 30000));
+    kpt_start_settled(&w, n);
 }
 
 static int32_t differing(const int32_t *a, const int32_t *b)

@@ -109,6 +109,26 @@ void kpt_start(struct kpt *w, int32_t n)
     }
 }
 
+void kpt_start_settled(struct kpt *w, int32_t n)
+{
+    kpt_start(w, n);
+    KT_REQUIRE(kpt_await_settled(w, 30000));
+}
+
+void kpt_begin(struct kpt *w, int32_t n, int32_t n_parts)
+{
+    kpt_init(w, n);
+    kpt_topic(w, n_parts);
+    kpt_start_settled(w, n);
+}
+
+void kpt_crash(struct kpt *w, int32_t id, int64_t away_ms)
+{
+    kpt_kill(w, id);
+    kpt_run(w, away_ms);
+    kpt_boot(w, id);
+}
+
 void kpt_desired(struct kpt *w, int32_t desired)
 {
     w->desired = desired;
@@ -187,7 +207,7 @@ void kpt_run(struct kpt *w, int64_t ms)
     }
 }
 
-void kpt_operator_change(struct kpt *w)
+void kpt_operator_holds(struct kpt *w)
 {
     kp_ctl_free(w->c);
     w->c = make_ctl();
@@ -213,6 +233,11 @@ void kpt_operator_change(struct kpt *w)
         w->b[id].dialled = false; /* every stream is dialled anew */
         w->b[id].dial_ms = w->now;
     }
+}
+
+void kpt_operator_change(struct kpt *w)
+{
+    kpt_operator_holds(w);
     kp_ctl_activate(w->c, w->now);
 }
 
@@ -229,6 +254,15 @@ bool kpt_settled(struct kpt *w)
         }
     }
     return true;
+}
+
+struct kp_status kpt_status(const struct kpt *w, int32_t id)
+{
+    return (struct kp_status){.broker = id,
+                              .stream = w->b[id].stream,
+                              .incarnation = w->b[id].incarnation,
+                              .healthy = true,
+                              .serving = true};
 }
 
 bool kpt_await_settled(struct kpt *w, int64_t max_ms)

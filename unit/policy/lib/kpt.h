@@ -75,6 +75,12 @@ void kpt_init(struct kpt *w, int32_t desired);
 void kpt_fini(struct kpt *w);
 /* Pods 0..n-1 exist and are listed; their processes start. */
 void kpt_start(struct kpt *w, int32_t n);
+/* And lead all topics, each partition at its home; the test fails if they do not come to it. */
+void kpt_start_settled(struct kpt *w, int32_t n);
+/* The usual: a world of n brokers, settled, with one topic. */
+void kpt_begin(struct kpt *w, int32_t n, int32_t n_parts);
+/* A process dies, is away for so long, and starts again in the same pod. */
+void kpt_crash(struct kpt *w, int32_t id, int64_t away_ms);
 int32_t kpt_topic(struct kpt *w, int32_t n_parts); /* index */
 int32_t kpt_slot_topic(struct kpt *w, int32_t kind); /* index */
 void kpt_slices(struct kpt *w); /* sends both slices anew */
@@ -85,8 +91,11 @@ void kpt_desired(struct kpt *w, int32_t desired);
 /* Lets time pass in ticks: brokers act, the controller steps, images are published. */
 void kpt_run(struct kpt *w, int64_t ms);
 void kpt_step(struct kpt *w);
-/* A new operator takes over from the image alone. */
+/* A new operator takes over from the image alone; or it holds what that says, and does not decide yet. */
 void kpt_operator_change(struct kpt *w);
+void kpt_operator_holds(struct kpt *w);
+/* What a well broker would say on its stream; for tests that speak for it. */
+struct kp_status kpt_status(const struct kpt *w, int32_t id);
 /* Runs until every partition is led by its home and no move is left; false after max_ms. */
 bool kpt_settled(struct kpt *w);
 bool kpt_await_settled(struct kpt *w, int64_t max_ms);

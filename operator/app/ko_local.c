@@ -13,6 +13,7 @@
 #include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "local/lo_host.h"
+#include "reconcile/ko_cond.h"
 #include "store/ko_object.h"
 #include "store/ko_store_local.h"
 
@@ -70,26 +71,14 @@ static void on_stop(void *ctx, bool again)
     }
 }
 
-static bool is_ready(const json_t *doc)
-{
-    size_t i;
-    json_t *c;
-    json_array_foreach(kc_json_at(doc, "status.conditions"), i, c)
-    {
-        if (strcmp(kc_json_str(c, "type", ""), "Ready") == 0) {
-            return strcmp(kc_json_str(c, "status", ""), "True") == 0;
-        }
-    }
-    return false;
-}
-
 /* Readiness of this run, for `local wait`: a file that says which process is meant. The status may
  * still be an earlier run's, so this run's children must be ready, too. */
 static void on_ready_timer(uv_timer_t *t)
 {
     struct local *l = t->data;
     int64_t want = kc_json_int(l->cluster, "spec.replicas", -1);
-    if (!is_ready(l->cluster) || kc_json_int(l->cluster, "status.serving", 0) != want ||
+    if (strcmp(ko_cond_status(l->cluster, "Ready"), "True") != 0 ||
+        kc_json_int(l->cluster, "status.serving", 0) != want ||
         lo_host_ready(l->children) != want) {
         return;
     }

@@ -13,6 +13,7 @@
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
 #include "local/lo_files.h"
+#include "reconcile/ko_cond.h"
 #include "store/ko_object.h"
 
 enum { COLUMNS_MAX = 10, ROWS_MAX = 256, POLL_MS = 20 };
@@ -65,19 +66,6 @@ static void heads(struct table *t, const char *const *names)
     }
 }
 
-static const char *ready(const json_t *doc)
-{
-    size_t i;
-    json_t *c;
-    json_array_foreach(kc_json_at(doc, "status.conditions"), i, c)
-    {
-        if (strcmp(kc_json_str(c, "type", ""), "Ready") == 0) {
-            return kc_json_str(c, "status", "");
-        }
-    }
-    return "";
-}
-
 static void cluster_row(struct table *t, int r, const json_t *d)
 {
     put(t, r, 0, ko_name(d));
@@ -88,7 +76,7 @@ static void cluster_row(struct table *t, int r, const json_t *d)
     put_int(t, r, 5, kc_json_int(d, "status.partitions", 0));
     put_int(t, r, 6, kc_json_int(d, "status.offlinePartitions", 0));
     put(t, r, 7, kc_json_str(d, "status.version", ""));
-    put(t, r, 8, ready(d));
+    put(t, r, 8, ko_cond_status(d, "Ready"));
 }
 
 /* A row of the registry, out of the same status as the cluster's line: the two cannot disagree. */

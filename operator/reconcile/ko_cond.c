@@ -18,6 +18,11 @@ const json_t *ko_cond_find(const json_t *list, const char *type)
     return NULL;
 }
 
+const char *ko_cond_status(const json_t *doc, const char *type)
+{
+    return kc_json_str(ko_cond_find(kc_json_at(doc, "status.conditions"), type), "status", "");
+}
+
 void ko_cond_add(struct ko_cond_list *l, const char *type, const char *status, const char *reason,
                  const char *message)
 {

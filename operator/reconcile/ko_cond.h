@@ -18,5 +18,7 @@ void ko_cond_add(struct ko_cond_list *l, const char *type, const char *status, c
                  const char *message);
 /* The condition of a type in an array, or NULL. */
 const json_t *ko_cond_find(const json_t *list, const char *type);
+/* The status of a condition of an object, "" if it has none. */
+const char *ko_cond_status(const json_t *doc, const char *type);
 
 #endif

@@ -38,6 +38,13 @@ void bed_start(struct bed *b)
     b->cb.leader(b->cb.ctx, true);
 }
 
+void bed_start_cluster(struct bed *b, const char *extra)
+{
+    bed_start(b);
+    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(extra));
+    bed_settle(b);
+}
+
 void bed_stop(struct bed *b)
 {
     ko_rec_stop(b->rec);
@@ -115,5 +122,42 @@ int bed_remove(struct bed *b, enum ko_kind k, const char *name)
 
 const char *bed_cond(struct bed *b, const char *type)
 {
-    return kc_json_str(ko_cond_find(kc_json_at(b->doc, "status.conditions"), type), "status", "");
+    return ko_cond_status(b->doc, type);
+}
+
+/* ---- what other controllers make ---- */
+
+void bed_create_pod(struct bed *b, const char *name, const char *owner)
+{
+    char yaml[400];
+    snprintf(yaml, sizeof(yaml),
+             "metadata: {name: \"%s\", namespace: ns, labels: {kaas.dev/cluster: demo}, "
+             "ownerReferences: [{uid: \"%s\"}]}\n",
+             name, owner);
+    bed_create(b, KO_POD, yaml);
+}
+
+void bed_add_endpoint(struct bed *b, json_t *endpoints, const char *hostname, const char *pod,
+                      bool serving)
+{
+    char uid[40] = "nobody";
+    if (bed_get(b, KO_POD, pod) == 200) {
+        snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
+    }
+    json_array_append_new(endpoints,
+                          json_pack("{s:s, s:{s:b, s:b}, s:{s:s, s:s, s:s}}", "hostname", hostname,
+                                    "conditions", "ready", 1, "serving", (int)serving, "targetRef",
+                                    "kind", "Pod", "name", pod, "uid", uid));
+}
+
+void bed_put_slice(struct bed *b, const char *name, const char *service, json_t *endpoints)
+{
+    json_t *doc = ko_doc_new(KO_ENDPOINTSLICE, "ns", name);
+    kc_json_set(
+        doc, "metadata.labels",
+        json_pack("{s:s, s:s}", "kaas.dev/cluster", "demo", "kubernetes.io/service-name", service));
+    json_object_set_new(doc, "endpoints", endpoints);
+    b->store->ops->apply(b->store, KO_ENDPOINTSLICE, doc, "test", NULL, NULL);
+    json_decref(doc);
+    bed_settle(b);
 }

@@ -22,6 +22,8 @@ struct bed {
 };
 
 void bed_start(struct bed *b); /* leader at once */
+/* And the sample KaasCluster (op_cluster_doc), reconciled. */
+void bed_start_cluster(struct bed *b, const char *extra);
 void bed_stop(struct bed *b);
 /* Turns the loop until nothing is queued, under way or left to be written. */
 void bed_settle(struct bed *b);
@@ -34,6 +36,13 @@ int bed_get(struct bed *b, enum ko_kind k, const char *name);
 int bed_list(struct bed *b, enum ko_kind k); /* of namespace ns */
 int bed_create(struct bed *b, enum ko_kind k, const char *yaml);
 int bed_create_doc(struct bed *b, enum ko_kind k, json_t *doc); /* takes doc */
+/* A Pod with the label of cluster demo, whose owner has that uid. */
+void bed_create_pod(struct bed *b, const char *name, const char *owner);
+/* Adds a ready endpoint of the Pod of that name, which need not be there. */
+void bed_add_endpoint(struct bed *b, json_t *endpoints, const char *hostname, const char *pod,
+                      bool serving);
+/* Puts an EndpointSlice of demo's service in place; takes endpoints. */
+void bed_put_slice(struct bed *b, const char *name, const char *service, json_t *endpoints);
 int bed_merge(struct bed *b, enum ko_kind k, const char *name, const char *yaml);
 int bed_remove(struct bed *b, enum ko_kind k, const char *name);
 /* Status of a condition of the object in b->doc, "" if it has none. */

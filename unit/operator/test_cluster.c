@@ -4,17 +4,10 @@
 #include "op_bed.h"
 #include "reconcile/ko_cond.h"
 
-static void create_cluster(struct bed *b, const char *extra)
-{
-    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(extra));
-    bed_settle(b);
-}
-
 static void a_cluster_gets_its_objects(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 200);
     KT_EQ(kc_json_int(b.doc, "spec.replicas", 0), 3);
     KT_EQ(bed_get(&b, KO_SERVICE, "demo-brokers"), 200);
@@ -36,8 +29,7 @@ static void a_cluster_gets_its_objects(void)
 static void drift_is_put_right(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     bed_merge(&b, KO_STATEFULSET, "demo", "spec: {replicas: 9}");
     bed_settle(&b);
     bed_get(&b, KO_STATEFULSET, "demo");
@@ -52,8 +44,7 @@ static void a_status_of_others_is_no_drift(void)
 {
     struct bed b;
     struct ko_rec_metrics before, after;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     ko_rec_metrics_read(b.rec, &before);
     json_t *doc = op_yaml("metadata: {namespace: ns, name: demo}\nstatus: {replicas: 3}");
     b.store->ops->apply_status(b.store, KO_STATEFULSET, doc, NULL, NULL);
@@ -67,8 +58,7 @@ static void a_status_of_others_is_no_drift(void)
 static void scaling_reaches_set_and_controller(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
     bed_settle(&b);
     bed_get(&b, KO_STATEFULSET, "demo");
@@ -123,8 +113,7 @@ static void a_service_wanted_again_comes_back(void)
 static void an_invalid_spec_says_why_and_the_old_one_goes_on(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 0}");
     bed_settle(&b);
     bed_get(&b, KO_KAASCLUSTER, "demo");
@@ -141,7 +130,8 @@ static void a_standby_writes_nothing(void)
     struct bed b;
     bed_start(&b);
     b.cb.leader(b.cb.ctx, false);
-    create_cluster(&b, "");
+    bed_create_doc(&b, KO_KAASCLUSTER, op_cluster_doc(""));
+    bed_settle(&b);
     KT_EQ(bed_get(&b, KO_STATEFULSET, "demo"), 404);
     KT_TRUE(strstr(op_played.log, "cluster ns/demo 3|") != NULL);
     b.cb.leader(b.cb.ctx, true);
@@ -153,8 +143,7 @@ static void a_standby_writes_nothing(void)
 static void a_deleted_cluster_leaves_nothing_but_its_volume(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "  storage: {claimTemplate: {resources: {requests: {storage: 1Gi}}}}\n");
+    bed_start_cluster(&b, "  storage: {claimTemplate: {resources: {requests: {storage: 1Gi}}}}\n");
     KT_EQ(bed_get(&b, KO_PVC, "demo-data"), 200);
     bed_remove(&b, KO_KAASCLUSTER, "demo");
     bed_settle(&b);
@@ -168,8 +157,7 @@ static void a_deleted_cluster_leaves_nothing_but_its_volume(void)
 static void status_shows_the_registry(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     struct ko_view *v = op_view();
     v->rows[1].state = KP_FENCED;
     v->rows[1].health = KP_DEAD;
@@ -214,8 +202,7 @@ static void a_broker_that_cannot_write_says_so_and_stays_ready(void)
              {KP_VOLUME_READ_ONLY, "False", "VolumeReadOnly", "volume read-only"},
              {KP_VOLUME_WRITABLE, "True", "VolumeAnswers", ""}};
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     for (size_t i = 0; i < KC_ARRAY_LEN(t); i++) {
         struct ko_view *v = op_view();
         v->rows[1].volume = t[i].volume;
@@ -244,8 +231,7 @@ static void the_condition_names_what_is_stuck(void)
 {
     static const char want[] = "storage stalled 5 s: datasync on ks-sync";
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     for (int i = 0; i < 2; i++) {
         struct ko_view *v = op_view();
         v->troubles = kc_zalloc(3 * sizeof(v->troubles[0]));
@@ -271,8 +257,7 @@ static void the_condition_names_what_is_stuck(void)
 static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 */
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     b.cb.view(b.cb.ctx, op_view());
     bed_settle(&b);
     struct ko_rec_metrics before, after;

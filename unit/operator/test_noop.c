@@ -4,41 +4,20 @@
 
 enum { TOPICS = 5, ROUNDS = 1000 };
 
-static void make_pod(struct bed *b, const char *name, const char *owner)
-{
-    char yaml[300];
-    snprintf(yaml, sizeof(yaml),
-             "metadata: {name: %s, namespace: ns, labels: {kaas.dev/cluster: demo}, "
-             "ownerReferences: [{uid: \"%s\"}]}\n",
-             name, owner);
-    bed_create(b, KO_POD, yaml);
-}
-
 /* A cluster with pods, a slice, topics and a view of it, after everything that is to be written was. */
 static void start(struct bed *b)
 {
     char uid[40], name[32], yaml[300];
     json_t *endpoints = json_array();
-    bed_start(b);
-    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(""));
-    bed_settle(b);
+    bed_start_cluster(b, "");
     bed_get(b, KO_STATEFULSET, "demo");
     snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
     for (int i = 0; i < 3; i++) {
         snprintf(name, sizeof(name), "demo-%d", i);
-        make_pod(b, name, uid);
-        bed_get(b, KO_POD, name);
-        json_array_append_new(endpoints,
-                              json_pack("{s:s, s:{s:b}, s:{s:s, s:s, s:s}}", "hostname", name,
-                                        "conditions", "serving", 1, "targetRef", "kind", "Pod",
-                                        "name", name, "uid", ko_uid(b->doc)));
+        bed_create_pod(b, name, uid);
+        bed_add_endpoint(b, endpoints, name, name, true);
     }
-    json_t *slice = ko_doc_new(KO_ENDPOINTSLICE, "ns", "s");
-    kc_json_set(slice, "metadata.labels",
-                json_pack("{s:s, s:s}", "kaas.dev/cluster", "demo", "kubernetes.io/service-name",
-                          "demo-brokers"));
-    json_object_set_new(slice, "endpoints", endpoints);
-    bed_create_doc(b, KO_ENDPOINTSLICE, slice);
+    bed_put_slice(b, "s", "demo-brokers", endpoints);
     for (int i = 0; i < TOPICS; i++) {
         snprintf(yaml, sizeof(yaml),
                  "apiVersion: kaas.dev/v1alpha1\nkind: KaasTopic\n"

@@ -5,6 +5,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_json.h"
 #include "op_bed.h"
+#include "reconcile/ko_cond.h"
 
 /* The StatefulSet controller's word: it has seen the newest template, which has this revision. */
 static void observe_as(struct bed *b, const char *revision, const char *current, int updated)
@@ -97,26 +98,15 @@ static int events(struct bed *b, const char *reason, char ret_message[512])
 
 static const char *progressing(struct bed *b)
 {
-    static char reason[64];
-    size_t i;
-    json_t *c;
     bed_get(b, KO_KAASCLUSTER, "demo");
-    reason[0] = '\0';
-    json_array_foreach(kc_json_at(b->doc, "status.conditions"), i, c)
-    {
-        if (strcmp(kc_json_str(c, "type", ""), "Progressing") == 0) {
-            snprintf(reason, sizeof(reason), "%s", kc_json_str(c, "reason", ""));
-        }
-    }
-    return reason;
+    return kc_json_str(ko_cond_find(kc_json_at(b->doc, "status.conditions"), "Progressing"),
+                       "reason", "");
 }
 
 /* Three brokers of revision r1, at rest. */
 static void rest(struct bed *b)
 {
-    bed_start(b);
-    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc("  minReadySeconds: 1\n  image: kaas:1\n"));
-    bed_settle(b);
+    bed_start_cluster(b, "  minReadySeconds: 1\n  image: kaas:1\n");
     observe(b, "r1");
     for (int i = 0; i < 3; i++) {
         pod(b, i, "r1", true);
@@ -238,9 +228,7 @@ static void a_report_taken_over_says_since_when_it_measures(void)
 {
     struct bed b;
     char text[512];
-    bed_start(&b);
-    bed_create_doc(&b, KO_KAASCLUSTER, op_cluster_doc("  minReadySeconds: 1\n"));
-    bed_settle(&b);
+    bed_start_cluster(&b, "  minReadySeconds: 1\n");
     b.cb.leader(b.cb.ctx, false);
     observe_as(&b, "r2", "r1", 1);
     json_t *doc = ko_doc_new(KO_KAASCLUSTER, "ns", "demo");

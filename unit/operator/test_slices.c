@@ -2,54 +2,17 @@
 #include "base/kc_json.h"
 #include "op_bed.h"
 
-static void make_pod_named(struct bed *b, const char *name, const char *owner)
-{
-    char yaml[400];
-    snprintf(yaml, sizeof(yaml),
-             "metadata: {name: \"%s\", namespace: ns, labels: {kaas.dev/cluster: demo}, "
-             "ownerReferences: [{uid: \"%s\"}]}\n",
-             name, owner);
-    bed_create(b, KO_POD, yaml);
-}
-
 static void make_pod(struct bed *b, int n, const char *owner)
 {
     char name[20];
     snprintf(name, sizeof(name), "demo-%d", n);
-    make_pod_named(b, name, owner);
-}
-
-static void add_endpoint(struct bed *b, json_t *list, const char *hostname, const char *pod,
-                         bool serving)
-{
-    char uid[40] = "nobody";
-    if (bed_get(b, KO_POD, pod) == 200) {
-        snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
-    }
-    json_array_append_new(list,
-                          json_pack("{s:s, s:{s:b, s:b}, s:{s:s, s:s, s:s}}", "hostname", hostname,
-                                    "conditions", "ready", 1, "serving", (int)serving, "targetRef",
-                                    "kind", "Pod", "name", pod, "uid", uid));
-}
-
-static void put_slice(struct bed *b, const char *name, const char *service, json_t *endpoints)
-{
-    json_t *doc = ko_doc_new(KO_ENDPOINTSLICE, "ns", name);
-    kc_json_set(
-        doc, "metadata.labels",
-        json_pack("{s:s, s:s}", "kaas.dev/cluster", "demo", "kubernetes.io/service-name", service));
-    json_object_set_new(doc, "endpoints", endpoints);
-    b->store->ops->apply(b->store, KO_ENDPOINTSLICE, doc, "test", NULL, NULL);
-    json_decref(doc);
-    bed_settle(b);
+    bed_create_pod(b, name, owner);
 }
 
 static void start(struct bed *b)
 {
     char uid[40];
-    bed_start(b);
-    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(""));
-    bed_settle(b);
+    bed_start_cluster(b, "");
     bed_get(b, KO_STATEFULSET, "demo");
     snprintf(uid, sizeof(uid), "%s", ko_uid(b->doc));
     make_pod(b, 0, uid);
@@ -63,9 +26,9 @@ static void R3_R6_readiness_is_an_attribute(void) /* R3 */
     struct bed b;
     json_t *list = json_array();
     start(&b);
-    add_endpoint(&b, list, "demo-0", "demo-0", true);
-    add_endpoint(&b, list, "demo-1", "demo-1", false);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_add_endpoint(&b, list, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, list, "demo-1", "demo-1", false);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 2);
     KT_TRUE(op_played.eps[0].ready);
     KT_FALSE(op_played.eps[1].ready);
@@ -83,8 +46,8 @@ static void R2_slices_of_other_services_do_not_count(void) /* R2 */
     struct bed b;
     json_t *list = json_array();
     start(&b);
-    add_endpoint(&b, list, "demo-0", "demo-0", true);
-    put_slice(&b, "s", "demo-bootstrap", list);
+    bed_add_endpoint(&b, list, "demo-0", "demo-0", true);
+    bed_put_slice(&b, "s", "demo-bootstrap", list);
     KT_STR(op_played.log, "");
     bed_stop(&b);
 }
@@ -104,12 +67,12 @@ static void R10_hostnames_without_an_ordinal_are_ignored(void)
     bed_get(&b, KO_STATEFULSET, "demo");
     snprintf(uid, sizeof(uid), "%s", ko_uid(b.doc));
     for (size_t i = 0; i < KC_ARRAY_LEN(names); i++) {
-        make_pod_named(&b, names[i], uid);
-        add_endpoint(&b, list, names[i], names[i], true);
+        bed_create_pod(&b, names[i], uid);
+        bed_add_endpoint(&b, list, names[i], names[i], true);
     }
-    add_endpoint(&b, list, "demo-1", "demo-1", true);
+    bed_add_endpoint(&b, list, "demo-1", "demo-1", true);
     bed_settle(&b);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 1);
     KT_EQ(op_played.eps[0].ordinal, 1);
     ko_rec_metrics_read(b.rec, &m);
@@ -128,11 +91,11 @@ static void foreign_endpoints_raise_an_event_and_a_metric(void)
     snprintf(other, sizeof(other), "%s", ko_uid(b.doc));
     make_pod(&b, 2, other); /* not of our StatefulSet */
     bed_settle(&b);
-    add_endpoint(&b, list, "demo-0", "demo-0", true);
-    add_endpoint(&b, list, "demo-2", "demo-2", true);
-    add_endpoint(&b, list, "intruder", "demo-1", true); /* R10 */
-    add_endpoint(&b, list, "demo-01", "demo-1", true);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_add_endpoint(&b, list, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, list, "demo-2", "demo-2", true);
+    bed_add_endpoint(&b, list, "intruder", "demo-1", true); /* R10 */
+    bed_add_endpoint(&b, list, "demo-01", "demo-1", true);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 1);
     ko_rec_metrics_read(b.rec, &m);
     KT_EQ(m.foreign_endpoints, 3);
@@ -171,9 +134,9 @@ static void R4_an_endpoint_whose_pod_is_gone_is_not_listed(void)
     struct bed b;
     json_t *list = json_array();
     start(&b);
-    add_endpoint(&b, list, "demo-0", "demo-0", true);
-    add_endpoint(&b, list, "demo-1", "demo-1", true);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_add_endpoint(&b, list, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, list, "demo-1", "demo-1", true);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 2);
     bed_remove(&b, KO_POD, "demo-1");
     bed_settle(&b);
@@ -189,15 +152,15 @@ static void R5_R6_slices_are_told_one_by_one_and_withdrawn_by_name(void)
     struct bed b;
     json_t *first = json_array(), *second = json_array(), *both = json_array();
     start(&b);
-    add_endpoint(&b, first, "demo-0", "demo-0", true);
-    add_endpoint(&b, second, "demo-1", "demo-1", true);
-    add_endpoint(&b, both, "demo-0", "demo-0", true);
-    add_endpoint(&b, both, "demo-1", "demo-1", true);
-    put_slice(&b, "s1", "demo-brokers", first);
-    put_slice(&b, "s2", "demo-brokers", second);
+    bed_add_endpoint(&b, first, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, second, "demo-1", "demo-1", true);
+    bed_add_endpoint(&b, both, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, both, "demo-1", "demo-1", true);
+    bed_put_slice(&b, "s1", "demo-brokers", first);
+    bed_put_slice(&b, "s2", "demo-brokers", second);
     KT_STR(op_played.log, "slice ns/demo ns/s1 1|slice ns/demo ns/s2 1|");
     op_played_reset();
-    put_slice(&b, "s3", "demo-brokers", both);
+    bed_put_slice(&b, "s3", "demo-brokers", both);
     bed_remove(&b, KO_ENDPOINTSLICE, "s1");
     bed_remove(&b, KO_ENDPOINTSLICE, "s2");
     bed_settle(&b);
@@ -217,14 +180,14 @@ static void an_unseen_pod_is_waited_for(void)
     json_array_append_new(list, json_pack("{s:s, s:{s:b}, s:{s:s, s:s, s:s}}", "hostname", "demo-2",
                                           "conditions", "serving", 1, "targetRef", "kind", "Pod",
                                           "name", "demo-2", "uid", "later"));
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 0);
     ko_rec_metrics_read(b.rec, &m);
     KT_EQ(m.foreign_endpoints, 0);
     make_pod(&b, 2, uid);
     list = json_array();
-    add_endpoint(&b, list, "demo-2", "demo-2", true);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_add_endpoint(&b, list, "demo-2", "demo-2", true);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 1);
     bed_stop(&b);
 }

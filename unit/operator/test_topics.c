@@ -10,9 +10,7 @@
 
 static void start(struct bed *b)
 {
-    bed_start(b);
-    bed_create_doc(b, KO_KAASCLUSTER, op_cluster_doc(""));
-    bed_settle(b);
+    bed_start_cluster(b, "");
     op_played_reset();
 }
 

@@ -67,6 +67,24 @@ static int open_all(void)
     return n;
 }
 
+/* Three brokers, of which we are 0, and a topic of one partition. */
+static struct clf_topic *assigned_to(int32_t broker)
+{
+    setup(3);
+    struct clf_topic *t = clf_topic(&c, "t", 1);
+    t->parts[0].assigned = broker;
+    publish(true);
+    return t;
+}
+
+/* It is ours, and open. */
+static struct clf_topic *leading(void)
+{
+    struct clf_topic *t = assigned_to(0);
+    KT_EQ(open_all(), 1);
+    return t;
+}
+
 static void order(uint64_t id, struct clf_topic *t, int32_t from, int32_t to, enum kp_phase phase)
 {
     struct kp_relay r = {.move_id = id, .p = {t->id, 0}, .from = from, .to = to, .phase = phase};
@@ -217,9 +235,7 @@ static void R45_R61_failures_are_retried_and_permanent_ones_are_offline(void)
 
 static void a_blocked_takeover_goes_on_when_the_blocker_is_condemned(void)
 {
-    setup(3);
-    clf_topic(&c, "t", 1)->parts[0].assigned = 0;
-    publish(true);
+    assigned_to(0);
     struct kl_action a = expect(KL_DO_OPEN);
     struct kc_uuid other = clf_uuid(101);
     uint64_t before = plan->seq;
@@ -237,11 +253,7 @@ static void a_blocked_takeover_goes_on_when_the_blocker_is_condemned(void)
 
 static void a_partition_given_to_another_is_sealed(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    KT_EQ(open_all(), 1);
+    struct clf_topic *t = leading();
     t->parts[0].assigned = 2;
     publish(false); /* a copy of unknown age takes nothing away */
     expect_nothing();
@@ -258,10 +270,7 @@ static void a_partition_given_to_another_is_sealed(void)
 /* A claim that may be in the chain already is finished, then sealed: it must block nobody. */
 static void an_open_under_way_is_finished_and_then_sealed(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
+    struct clf_topic *t = assigned_to(0);
     struct kl_action a = expect(KL_DO_OPEN);
     t->parts[0].assigned = 1;
     publish(true);
@@ -275,11 +284,7 @@ static void an_open_under_way_is_finished_and_then_sealed(void)
 /* The source of a planned move, phase by phase. */
 static void a_source_seals_at_release_and_stays_away(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    open_all();
+    struct clf_topic *t = leading();
     t->parts[0].move = (struct kp_move){.id = 5, .from = 0, .to = 1, .phase = KP_MOVE_PREPARE};
     publish(true);
     expect_nothing();
@@ -304,11 +309,7 @@ static void a_source_seals_at_release_and_stays_away(void)
 
 static void a_cancelled_move_gives_the_source_back(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    open_all();
+    struct clf_topic *t = leading();
     order(5, t, 0, 1, KP_MOVE_RELEASE);
     struct kl_action a = expect(KL_DO_RELEASE);
     released(a.item);
@@ -323,11 +324,7 @@ static void a_cancelled_move_gives_the_source_back(void)
 /* design.md, 4: it has released and hears neither go nor cancel: an ordinary claim. */
 static void a_released_source_resumes_by_itself(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    open_all();
+    struct clf_topic *t = leading();
     order(5, t, 0, 1, KP_MOVE_RELEASE);
     struct kl_action a = expect(KL_DO_RELEASE);
     released(a.item);
@@ -340,10 +337,7 @@ static void a_released_source_resumes_by_itself(void)
 
 static void a_target_warms_then_goes(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 1;
-    publish(true);
+    struct clf_topic *t = assigned_to(1);
     order(6, t, 1, 0, KP_MOVE_PREPARE);
     struct kl_action a = expect(KL_DO_PREPARE);
     kl_plan_warm(plan, a.item, 0, now);
@@ -365,10 +359,7 @@ static void a_target_warms_then_goes(void)
 /* An order may be ahead of the image that will carry the move: an older image does not end it. */
 static void an_order_ahead_of_its_image_stands(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 1;
-    publish(true);
+    struct clf_topic *t = assigned_to(1);
     c.order.generation++; /* published, not applied here yet */
     order(6, t, 1, 0, KP_MOVE_PREPARE);
     c.order.generation--;
@@ -385,10 +376,7 @@ static void an_order_ahead_of_its_image_stands(void)
 
 static void a_cancelled_target_drops_what_it_warmed(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 1;
-    publish(true);
+    struct clf_topic *t = assigned_to(1);
     order(6, t, 1, 0, KP_MOVE_PREPARE);
     struct kl_action a = expect(KL_DO_PREPARE);
     order(6, t, 1, 0, KP_MOVE_CANCEL);
@@ -457,11 +445,7 @@ static void draining_opens_nothing_and_leaving_seals_all(void)
 /* A draining broker still follows moves: that is how it gets rid of what it leads (R26). */
 static void R26_a_draining_source_releases(void)
 {
-    setup(3);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    open_all();
+    struct clf_topic *t = leading();
     kl_plan_set_mode(plan, KL_DRAIN, now);
     c.rows[0].health = KP_DRAINING;
     publish(true);
@@ -514,11 +498,7 @@ static void internal_partitions_are_opened_first(void)
 
 static void a_log_that_stopped_is_opened_again(void)
 {
-    setup(1);
-    struct clf_topic *t = clf_topic(&c, "t", 1);
-    t->parts[0].assigned = 0;
-    publish(true);
-    open_all();
+    struct clf_topic *t = leading();
     kl_plan_stopped(plan, &t->id, 0);
     struct kl_action a = expect(KL_DO_RELEASE);
     KT_FALSE(a.seal);

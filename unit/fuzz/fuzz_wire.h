@@ -29,6 +29,30 @@ static inline int16_t fuzz_version(const struct kw_message *m, struct fuzz_pick 
     return (int16_t)(m->versions.min + pick.version % n);
 }
 
+/* Decodes an input as a request (or response) of the API that it picks: no input may crash the decoder
+ * or take memory out of proportion. */
+static inline void fuzz_decode(const uint8_t *data, size_t size, bool response)
+{
+    struct fuzz_pick pick;
+    struct kw_cursor c;
+    kw_cursor_init(&c, data, size);
+    if (!fuzz_pick(&c, &pick)) {
+        return;
+    }
+    size_t n;
+    const struct kw_api *const *apis = kw_api_all(&n);
+    const struct kw_api *api = apis[pick.which % n];
+    const struct kw_message *m = response ? api->response : api->request;
+    struct kc_arena arena;
+    kc_arena_init(&arena, 4096, FUZZ_ARENA_CAP);
+    void *out = kc_arena_alloc(&arena, m->root->size);
+    if (out) {
+        int rc = kw_decode(m, &c, fuzz_version(m, pick), &arena, out);
+        KC_ASSERT(rc <= 0);
+    }
+    kc_arena_fini(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #endif

@@ -60,7 +60,8 @@ static void perform(struct fx *f)
             break;
         }
     }
-    kg_step_reset(&f->step);
+    kg_step_fini(&f->step);
+    kg_step_init(&f->step, &f->cfg);
     if (persisted && f->auto_persist) {
         fx_persisted(f, 0);
     }
@@ -227,7 +228,7 @@ struct fx_answer *fx_at(struct fx *f, int req)
     return &f->answers[req];
 }
 
-void fx_two_stable(struct fx *f)
+void fx_two_joined(struct fx *f)
 {
     f->cfg.initial_delay_ms = 3000;
     int a = fx_join(f, (struct fx_join){.new_id = "a"});
@@ -235,6 +236,11 @@ void fx_two_stable(struct fx *f)
     fx_pass(f, 6000);
     KT_EQ(fx_at(f, a)->generation, 1);
     KT_EQ(fx_at(f, b)->generation, 1);
+}
+
+void fx_two_stable(struct fx *f)
+{
+    fx_two_joined(f);
     int sb = fx_sync(f, "b", 1, NULL);
     int sa = fx_sync(f, "a", 1, "a=1,b=2");
     KT_STR(fx_at(f, sa)->assignment, "1");

@@ -55,6 +55,8 @@ void fx_persisted(struct fx *f, int16_t error);
 /* Lets time pass; deadlines fire in order, each at its time. */
 void fx_pass(struct fx *f, int64_t ms);
 struct fx_answer *fx_at(struct fx *f, int req);
+/* Two members "a" (leader) and "b" of generation 1, which wait for their assignments. */
+void fx_two_joined(struct fx *f);
 /* Two members "a" (leader) and "b" in a stable generation 1, assignments "1" and "2". */
 void fx_two_stable(struct fx *f);
 

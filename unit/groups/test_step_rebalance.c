@@ -100,10 +100,7 @@ static void a_member_that_never_syncs_is_removed_after_the_rebalance_timeout(voi
 {
     struct fx f;
     fx_init(&f);
-    f.cfg.initial_delay_ms = 100;
-    fx_join(&f, (struct fx_join){.new_id = "a"});
-    fx_join(&f, (struct fx_join){.new_id = "b"});
-    fx_pass(&f, 300);
+    fx_two_joined(&f);
     int sa = fx_sync(&f, "a", 1, "a=1,b=2");
     KT_STR(fx_at(&f, sa)->assignment, "1");
     for (int i = 0; i < 7; i++) {
@@ -120,10 +117,7 @@ static void a_rebalance_sends_waiting_syncs_back_to_join(void)
 {
     struct fx f;
     fx_init(&f);
-    f.cfg.initial_delay_ms = 100;
-    fx_join(&f, (struct fx_join){.new_id = "a"});
-    fx_join(&f, (struct fx_join){.new_id = "b"});
-    fx_pass(&f, 300);
+    fx_two_joined(&f);
     int sb = fx_sync(&f, "b", 1, NULL);
     fx_join(&f, (struct fx_join){.new_id = "c"});
     KT_EQ(fx_at(&f, sb)->error, KAFKA_REBALANCE_IN_PROGRESS);

@@ -8,7 +8,7 @@
 #include "base/kc_crc32c.h"
 #include "base/kc_error.h"
 #include "base/kc_mem.h"
-#include "storage/ks_bytes.h"
+#include "storage/ks_cursor.h"
 
 enum {
     MAGIC = 0x4b484e32 /* "KHN2" */,
@@ -21,54 +21,6 @@ enum {
     ABORT_LEN = 32,
     TAIL = 4
 };
-
-struct out {
-    uint8_t *p;
-};
-static void w32(struct out *o, uint32_t v)
-{
-    ks_put32(o->p, v);
-    o->p += 4;
-}
-static void w64(struct out *o, uint64_t v)
-{
-    ks_put64(o->p, v);
-    o->p += 8;
-}
-static void wuuid(struct out *o, const struct kc_uuid *u)
-{
-    memcpy(o->p, u->b, sizeof(u->b));
-    o->p += sizeof(u->b);
-}
-static void wfile(struct out *o, struct ks_file_id f)
-{
-    w32(o, f.inc8);
-    w32(o, f.seq);
-}
-
-struct in {
-    const uint8_t *p;
-};
-static uint32_t r32(struct in *i)
-{
-    i->p += 4;
-    return ks_get32(i->p - 4);
-}
-static uint64_t r64(struct in *i)
-{
-    i->p += 8;
-    return ks_get64(i->p - 8);
-}
-static void ruuid(struct in *i, struct kc_uuid *u)
-{
-    memcpy(u->b, i->p, sizeof(u->b));
-    i->p += sizeof(u->b);
-}
-static struct ks_file_id rfile(struct in *i)
-{
-    uint32_t inc8 = r32(i);
-    return (struct ks_file_id){.inc8 = inc8, .seq = r32(i)};
-}
 
 /* ---- encoding ---- */
 
@@ -104,34 +56,34 @@ static uint32_t count_files(const struct ks_state *st)
     return n;
 }
 
-static void put_prods(struct out *o, const struct ks_prods *t, int64_t now)
+static void put_prods(struct ks_out *o, const struct ks_prods *t, int64_t now)
 {
     for (uint32_t i = 0; i < t->n_slots; i++) {
         const struct ks_prod_entry *e = &t->slots[i];
         if (!keeps(e, now)) {
             continue;
         }
-        w64(o, (uint64_t)e->producer_id);
-        w64(o, (uint64_t)e->last_ts);
-        w64(o, (uint64_t)e->txn_first);
-        w32(o, (uint32_t)(uint16_t)e->epoch << 16 | e->n);
+        ks_out_u64(o, (uint64_t)e->producer_id);
+        ks_out_u64(o, (uint64_t)e->last_ts);
+        ks_out_u64(o, (uint64_t)e->txn_first);
+        ks_out_u32(o, (uint32_t)(uint16_t)e->epoch << 16 | e->n);
         for (int b = 0; b < KS_PROD_WINDOW; b++) {
             struct ks_prod_batch none = {0};
             const struct ks_prod_batch *pb = b < e->n ? &e->batches[b] : &none;
-            w32(o, (uint32_t)pb->first_seq);
-            w32(o, (uint32_t)pb->last_seq);
-            w64(o, (uint64_t)pb->last_offset);
-            w64(o, (uint64_t)pb->max_ts);
+            ks_out_u32(o, (uint32_t)pb->first_seq);
+            ks_out_u32(o, (uint32_t)pb->last_seq);
+            ks_out_u64(o, (uint64_t)pb->last_offset);
+            ks_out_u64(o, (uint64_t)pb->max_ts);
         }
     }
 }
 
-static void put_lists(struct out *o, const struct ks_hint_args *a, uint32_t n_aborts)
+static void put_lists(struct ks_out *o, const struct ks_hint_args *a, uint32_t n_aborts)
 {
     for (uint32_t i = 0; i < a->seg->n_marks; i++) {
-        w64(o, (uint64_t)a->seg->marks[i].offset);
-        w64(o, a->seg->marks[i].pos);
-        w64(o, (uint64_t)a->seg->marks[i].max_ts);
+        ks_out_u64(o, (uint64_t)a->seg->marks[i].offset);
+        ks_out_u64(o, a->seg->marks[i].pos);
+        ks_out_u64(o, (uint64_t)a->seg->marks[i].max_ts);
     }
     if (!a->st) {
         return;
@@ -139,19 +91,19 @@ static void put_lists(struct out *o, const struct ks_hint_args *a, uint32_t n_ab
     for (uint32_t i = 0; i + 1 < a->st->n_segs; i++) {
         const struct ks_seg *s = &a->st->segs[i];
         if (s->ts_known) {
-            wfile(o, s->file->id);
-            w64(o, s->len);
-            w64(o, (uint64_t)s->max_ts);
-            w64(o, (uint64_t)s->max_ts_base);
+            ks_out_file(o, s->file->id);
+            ks_out_u64(o, s->len);
+            ks_out_u64(o, (uint64_t)s->max_ts);
+            ks_out_u64(o, (uint64_t)s->max_ts_base);
         }
     }
     put_prods(o, a->prods, a->now_wall_ms);
     for (uint32_t i = 0; i < n_aborts; i++) {
         const struct ks_abort *b = &a->st->aborts.v[i];
-        w64(o, (uint64_t)b->producer_id);
-        w64(o, (uint64_t)b->first);
-        w64(o, (uint64_t)b->last);
-        w64(o, (uint64_t)b->stable);
+        ks_out_u64(o, (uint64_t)b->producer_id);
+        ks_out_u64(o, (uint64_t)b->first);
+        ks_out_u64(o, (uint64_t)b->last);
+        ks_out_u64(o, (uint64_t)b->stable);
     }
 }
 
@@ -170,29 +122,29 @@ int ks_hint_encode(const struct ks_hint_args *a, uint8_t **ret, size_t *ret_len)
     if (!p) {
         return -ENOMEM;
     }
-    struct out o = {p};
-    w32(&o, MAGIC);
-    w32(&o, a->st ? TYPE_SNAP : TYPE_IDX);
-    wuuid(&o, &a->topic);
-    w32(&o, (uint32_t)a->partition);
-    wuuid(&o, &a->writer);
-    wfile(&o, s->file->id);
-    w32(&o, (uint32_t)s->epoch);
-    w64(&o, (uint64_t)s->base);
-    w64(&o, (uint64_t)s->end);
-    w64(&o, s->len);
-    w64(&o, s->last_pos);
-    w32(&o, s->last_crc);
-    w64(&o, (uint64_t)s->max_ts);
-    w64(&o, (uint64_t)s->max_ts_base);
-    w64(&o, s->gap);
-    w32(&o, s->n_marks);
-    w32(&o, n_files);
-    w32(&o, n_prods);
-    w32(&o, n_aborts);
+    struct ks_out o = {p};
+    ks_out_u32(&o, MAGIC);
+    ks_out_u32(&o, a->st ? TYPE_SNAP : TYPE_IDX);
+    ks_out_uuid(&o, &a->topic);
+    ks_out_u32(&o, (uint32_t)a->partition);
+    ks_out_uuid(&o, &a->writer);
+    ks_out_file(&o, s->file->id);
+    ks_out_u32(&o, (uint32_t)s->epoch);
+    ks_out_u64(&o, (uint64_t)s->base);
+    ks_out_u64(&o, (uint64_t)s->end);
+    ks_out_u64(&o, s->len);
+    ks_out_u64(&o, s->last_pos);
+    ks_out_u32(&o, s->last_crc);
+    ks_out_u64(&o, (uint64_t)s->max_ts);
+    ks_out_u64(&o, (uint64_t)s->max_ts_base);
+    ks_out_u64(&o, s->gap);
+    ks_out_u32(&o, s->n_marks);
+    ks_out_u32(&o, n_files);
+    ks_out_u32(&o, n_prods);
+    ks_out_u32(&o, n_aborts);
     KC_ASSERT(o.p - p == HEAD);
     put_lists(&o, a, n_aborts);
-    w32(&o, kc_crc32c(0, p, len - TAIL));
+    ks_out_u32(&o, kc_crc32c(0, p, len - TAIL));
     KC_ASSERT((size_t)(o.p - p) == len);
     *ret = p;
     *ret_len = len;
@@ -201,7 +153,7 @@ int ks_hint_encode(const struct ks_hint_args *a, uint8_t **ret, size_t *ret_len)
 
 /* ---- decoding ---- */
 
-static int get_marks(struct in *i, struct ks_seg *s, uint32_t n)
+static int get_marks(struct ks_in *i, struct ks_seg *s, uint32_t n)
 {
     s->marks = n ? kc_try_alloc(n * sizeof(*s->marks)) : NULL;
     if (n && !s->marks) {
@@ -211,9 +163,9 @@ static int get_marks(struct in *i, struct ks_seg *s, uint32_t n)
     struct ks_mark last = {.offset = s->base, .pos = 0};
     for (uint32_t m = 0; m < n; m++) {
         struct ks_mark *k = &s->marks[m];
-        k->offset = (int64_t)r64(i);
-        k->pos = r64(i);
-        k->max_ts = (int64_t)r64(i);
+        k->offset = (int64_t)ks_in_u64(i);
+        k->pos = ks_in_u64(i);
+        k->max_ts = (int64_t)ks_in_u64(i);
         if (k->offset <= last.offset || k->pos <= last.pos || k->offset >= s->end ||
             k->pos >= s->len || k->max_ts > s->max_ts) {
             return KC_E_CORRUPT;
@@ -223,7 +175,7 @@ static int get_marks(struct in *i, struct ks_seg *s, uint32_t n)
     return 0;
 }
 
-static int get_files(struct in *i, struct ks_hint *h, uint32_t n)
+static int get_files(struct ks_in *i, struct ks_hint *h, uint32_t n)
 {
     h->files = n ? kc_try_alloc(n * sizeof(*h->files)) : NULL;
     if (n && !h->files) {
@@ -231,30 +183,30 @@ static int get_files(struct in *i, struct ks_hint *h, uint32_t n)
     }
     h->n_files = n;
     for (uint32_t f = 0; f < n; f++) {
-        struct ks_file_id id = rfile(i);
-        uint64_t len = r64(i);
-        int64_t max_ts = (int64_t)r64(i);
+        struct ks_file_id id = ks_in_file(i);
+        uint64_t len = ks_in_u64(i);
+        int64_t max_ts = (int64_t)ks_in_u64(i);
         h->files[f] = (struct ks_hint_file){
-            .id = id, .len = len, .max_ts = max_ts, .max_ts_base = (int64_t)r64(i)};
+            .id = id, .len = len, .max_ts = max_ts, .max_ts_base = (int64_t)ks_in_u64(i)};
     }
     return 0;
 }
 
-static int get_prods(struct in *i, struct ks_hint *h, uint32_t n)
+static int get_prods(struct ks_in *i, struct ks_hint *h, uint32_t n)
 {
     int rc = n ? ks_prods_reserve(&h->prods, n, INT64_MAX) : 0;
     for (uint32_t k = 0; !rc && k < n; k++) {
-        struct ks_prod_entry e = {.producer_id = (int64_t)r64(i)};
-        e.last_ts = (int64_t)r64(i);
-        e.txn_first = (int64_t)r64(i);
-        uint32_t v = r32(i);
+        struct ks_prod_entry e = {.producer_id = (int64_t)ks_in_u64(i)};
+        e.last_ts = (int64_t)ks_in_u64(i);
+        e.txn_first = (int64_t)ks_in_u64(i);
+        uint32_t v = ks_in_u32(i);
         e.epoch = (int16_t)(v >> 16);
         e.n = (uint8_t)v;
         for (int b = 0; b < KS_PROD_WINDOW; b++) {
-            e.batches[b].first_seq = (int32_t)r32(i);
-            e.batches[b].last_seq = (int32_t)r32(i);
-            e.batches[b].last_offset = (int64_t)r64(i);
-            e.batches[b].max_ts = (int64_t)r64(i);
+            e.batches[b].first_seq = (int32_t)ks_in_u32(i);
+            e.batches[b].last_seq = (int32_t)ks_in_u32(i);
+            e.batches[b].last_offset = (int64_t)ks_in_u64(i);
+            e.batches[b].max_ts = (int64_t)ks_in_u64(i);
         }
         if ((v & 0xffff) > KS_PROD_WINDOW || e.producer_id < 0 || e.txn_first < -1 ||
             e.txn_first >= h->seg.end) {
@@ -265,14 +217,14 @@ static int get_prods(struct in *i, struct ks_hint *h, uint32_t n)
     return rc;
 }
 
-static int get_aborts(struct in *i, struct ks_hint *h, uint32_t n)
+static int get_aborts(struct ks_in *i, struct ks_hint *h, uint32_t n)
 {
     int rc = ks_aborts_reserve(&h->aborts, n);
     for (uint32_t k = 0; !rc && k < n; k++) {
-        struct ks_abort a = {.producer_id = (int64_t)r64(i)};
-        a.first = (int64_t)r64(i);
-        a.last = (int64_t)r64(i);
-        a.stable = (int64_t)r64(i);
+        struct ks_abort a = {.producer_id = (int64_t)ks_in_u64(i)};
+        a.first = (int64_t)ks_in_u64(i);
+        a.last = (int64_t)ks_in_u64(i);
+        a.stable = (int64_t)ks_in_u64(i);
         if (a.first > a.last || a.last >= h->seg.end || (k && a.last <= h->aborts.v[k - 1].last)) {
             return KC_E_CORRUPT;
         }
@@ -294,29 +246,30 @@ int ks_hint_decode(const uint8_t *p, size_t len, struct ks_hint *ret)
         kc_crc32c(0, p, len - TAIL) != ks_get32(p + len - TAIL)) {
         return KC_E_CORRUPT;
     }
-    struct in i = {p};
+    struct ks_in i = {.p = p, .end = p + len - TAIL};
     struct ks_hint h = {0};
     ks_prods_init(&h.prods);
-    bool magic = r32(&i) == MAGIC;
-    uint32_t type = r32(&i);
+    bool magic = ks_in_u32(&i) == MAGIC;
+    uint32_t type = ks_in_u32(&i);
     h.snap = type == TYPE_SNAP;
-    ruuid(&i, &h.topic);
-    h.partition = (int32_t)r32(&i);
-    ruuid(&i, &h.writer);
-    h.file = rfile(&i);
+    ks_in_uuid(&i, &h.topic);
+    h.partition = (int32_t)ks_in_u32(&i);
+    ks_in_uuid(&i, &h.writer);
+    h.file = ks_in_file(&i);
     struct ks_seg *s = &h.seg;
-    s->epoch = (int32_t)r32(&i);
-    s->base = (int64_t)r64(&i);
-    s->end = (int64_t)r64(&i);
-    s->len = r64(&i);
-    s->last_pos = r64(&i);
-    s->last_crc = r32(&i);
-    s->max_ts = (int64_t)r64(&i);
-    s->max_ts_base = (int64_t)r64(&i);
-    s->gap = r64(&i);
+    s->epoch = (int32_t)ks_in_u32(&i);
+    s->base = (int64_t)ks_in_u64(&i);
+    s->end = (int64_t)ks_in_u64(&i);
+    s->len = ks_in_u64(&i);
+    s->last_pos = ks_in_u64(&i);
+    s->last_crc = ks_in_u32(&i);
+    s->max_ts = (int64_t)ks_in_u64(&i);
+    s->max_ts_base = (int64_t)ks_in_u64(&i);
+    s->gap = ks_in_u64(&i);
     s->damaged_from = INT64_MAX;
     s->indexed = s->ts_known = true;
-    uint32_t n_marks = r32(&i), n_files = r32(&i), n_prods = r32(&i), n_aborts = r32(&i);
+    uint32_t n_marks = ks_in_u32(&i), n_files = ks_in_u32(&i), n_prods = ks_in_u32(&i),
+             n_aborts = ks_in_u32(&i);
     uint64_t want = HEAD + (uint64_t)n_marks * MARK_LEN + (uint64_t)n_files * FILE_LEN +
                     (uint64_t)n_prods * PROD_LEN + (uint64_t)n_aborts * ABORT_LEN + TAIL;
     if (!magic || (type != TYPE_SNAP && type != TYPE_IDX) || want != len || !head_ok(&h) ||
@@ -327,6 +280,7 @@ int ks_hint_decode(const uint8_t *p, size_t len, struct ks_hint *ret)
     rc = rc ? rc : get_files(&i, &h, n_files);
     rc = rc ? rc : get_prods(&i, &h, n_prods);
     rc = rc ? rc : get_aborts(&i, &h, n_aborts);
+    KC_ASSERT(rc || (!i.bad && i.p == i.end)); /* the counts add up to the length */
     if (rc) {
         ks_hint_fini(&h);
         return rc;

@@ -8,6 +8,21 @@
 #include "base/kc_str.h"
 #include "wire/kw_errors.h"
 
+#define TWICE "The topic is named twice."
+
+void kb_refuse(struct kb_change *c, int16_t error, const char *message)
+{
+    c->error = error;
+    c->message = message;
+}
+
+struct kc_str kb_change_message(const struct kb_change *c)
+{
+    return c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL;
+}
+
+/* ---- submitting ---- */
+
 struct kb_changes *kb_changes_new(struct kb_req *req, int32_t n)
 {
     struct kb_changes *c = kb_alloc(req, 1, sizeof(*c));
@@ -24,12 +39,6 @@ struct kb_changes *kb_changes_new(struct kb_req *req, int32_t n)
     return c->items ? c : NULL;
 }
 
-void kb_refuse(struct kb_change *c, int16_t error, const char *message)
-{
-    c->error = error;
-    c->message = message;
-}
-
 static void settle(struct kb_changes *c)
 {
     if (--c->pending > 0) {
@@ -37,7 +46,7 @@ static void settle(struct kb_changes *c)
     }
     ki_image_unref(c->req->image);
     c->req->image = kb_image(c->req->app);
-    c->done(c);
+    c->answer(c);
 }
 
 static void on_done(void *ctx, const struct kb_admin_result *r)
@@ -53,10 +62,11 @@ static void on_done(void *ctx, const struct kb_admin_result *r)
     settle(c->all);
 }
 
-void kb_changes_run(struct kb_changes *c, int32_t timeout_ms, void (*done)(struct kb_changes *c))
+void kb_changes_submit(struct kb_changes *c, int32_t timeout_ms,
+                       void (*answer)(struct kb_changes *c))
 {
+    c->answer = answer;
     int64_t deadline = kc_mono_ms() + KC_MAX(timeout_ms, 0);
-    c->done = done;
     c->pending = 1; /* our own, so that answers that come at once do not end it early */
     for (int32_t i = 0; i < c->n; i++) {
         struct kb_change *it = &c->items[i];
@@ -70,6 +80,8 @@ void kb_changes_run(struct kb_changes *c, int32_t timeout_ms, void (*done)(struc
     settle(c);
 }
 
+/* ---- preparing ---- */
+
 struct named {
     struct kc_str name;
     int32_t at;
@@ -80,24 +92,50 @@ static int by_name(const void *a, const void *b)
     return kc_str_cmp(((const struct named *)a)->name, ((const struct named *)b)->name);
 }
 
-bool *kb_named_twice(struct kb_req *req, int32_t n,
-                     struct kc_str (*name)(const void *from, int32_t i), const void *from)
+/* Refuses every topic that comes more than once; false when the request was dropped. Not by comparing
+ * all with all: n is the client's choice, and the loop is everybody's. */
+static bool refuse_repeats(struct kb_changes *c, const struct kb_changes_api *api)
 {
-    bool *twice = kb_alloc(req, (size_t)n, sizeof(*twice));
-    struct named *list = twice ? kb_alloc(req, (size_t)n, sizeof(*list)) : NULL;
+    struct named *list = kb_alloc(c->req, (size_t)c->n, sizeof(*list));
     if (!list) {
-        return NULL;
+        return false;
     }
-    for (int32_t i = 0; i < n; i++) {
-        list[i] = (struct named){name(from, i), i};
+    for (int32_t i = 0; i < c->n; i++) {
+        list[i] = (struct named){api->topic(c->req->body, i), i};
     }
-    qsort(list, (size_t)n, sizeof(*list), by_name);
-    for (int32_t i = 1; i < n; i++) {
+    qsort(list, (size_t)c->n, sizeof(*list), by_name);
+    for (int32_t i = 1; i < c->n; i++) {
         if (kc_str_eq(list[i].name, list[i - 1].name)) {
-            twice[list[i].at] = twice[list[i - 1].at] = true;
+            kb_refuse(&c->items[list[i].at], KAFKA_INVALID_REQUEST, TWICE);
+            kb_refuse(&c->items[list[i - 1].at], KAFKA_INVALID_REQUEST, TWICE);
         }
     }
-    return twice;
+    return true;
+}
+
+static bool prepare(struct kb_changes *c, const struct kb_changes_api *api)
+{
+    if (c->n <= KB_CHANGES_MAX && api->topic && !refuse_repeats(c, api)) {
+        return false;
+    }
+    for (int32_t i = 0; i < c->n; i++) {
+        struct kb_change *it = &c->items[i];
+        if (c->n > KB_CHANGES_MAX) {
+            kb_refuse(it, KAFKA_POLICY_VIOLATION, "A request may have at most 10000 changes.");
+        } else if (!it->error && !api->prepare(c->req, i, it)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void kb_changes_run(struct kb_req *req, int32_t n, int32_t timeout_ms,
+                    const struct kb_changes_api *api)
+{
+    struct kb_changes *c = kb_changes_new(req, n);
+    if (c && prepare(c, api)) {
+        kb_changes_submit(c, timeout_ms, api->answer);
+    }
 }
 
 const char *kb_text(struct kb_req *req, struct kc_str s)

@@ -11,7 +11,6 @@ struct kb_changes;
 /* Changes of one request, as Kafka's controller bounds a request's records: a change costs memory and
  * a turn of the active operator. A request with more is refused as a whole, POLICY_VIOLATION. */
 enum { KB_CHANGES_MAX = 10000 };
-#define KB_TOO_MANY_CHANGES "A request may have at most 10000 changes."
 
 struct kb_change {
     struct kb_changes *all;
@@ -26,21 +25,32 @@ struct kb_changes {
     struct kb_req *req;
     int32_t n, pending;
     struct kb_change *items;
-    void (*done)(struct kb_changes *c);
+    void (*answer)(struct kb_changes *c);
 };
 
 /* n zeroed changes; NULL when req was dropped. */
 struct kb_changes *kb_changes_new(struct kb_req *req, int32_t n);
-/* Submits those without an error; done runs when all have answered, perhaps before this returns. The
- * request then has the image that shows them. */
-void kb_changes_run(struct kb_changes *c, int32_t timeout_ms, void (*done)(struct kb_changes *c));
+/* Submits those that are filled and not refused; answer runs when all of them have come back, perhaps
+ * before this returns. The request then has the image that shows them. */
+void kb_changes_submit(struct kb_changes *c, int32_t timeout_ms,
+                       void (*answer)(struct kb_changes *c));
+
+/* What an API has of its own, whose requests are lists of changes. */
+struct kb_changes_api {
+    /* The topic that entry i of the request names, where all that are named twice are refused; NULL: it
+     * is not that simple, and prepare looks. */
+    struct kc_str (*topic)(const void *body, int32_t i);
+    /* Fills change i, or refuses it; false when req was dropped. */
+    bool (*prepare)(struct kb_req *req, int32_t i, struct kb_change *c);
+    void (*answer)(struct kb_changes *c);
+};
+/* Prepares, submits and answers the n changes of a request. */
+void kb_changes_run(struct kb_req *req, int32_t n, int32_t timeout_ms,
+                    const struct kb_changes_api *api);
 /* Refuses a change. message is static or lives in the arena. */
 void kb_refuse(struct kb_change *c, int16_t error, const char *message);
-
-/* Which of n names come more than once; NULL when req was dropped. Not by comparing all with all: n is
- * the client's choice, and the loop is everybody's. */
-bool *kb_named_twice(struct kb_req *req, int32_t n,
-                     struct kc_str (*name)(const void *from, int32_t i), const void *from);
+/* Why it failed; null where nothing is to be said. */
+struct kc_str kb_change_message(const struct kb_change *c);
 
 /* A terminated copy in the arena; NULL when req was dropped. */
 const char *kb_text(struct kb_req *req, struct kc_str s);

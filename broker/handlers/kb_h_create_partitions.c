@@ -12,12 +12,12 @@
 
 enum { PARTITIONS_MAX = 20000 };
 
-static struct kc_str name_of(const void *from, int32_t i)
+static struct kc_str topic_of(const void *body, int32_t i)
 {
-    return ((const struct kw_create_partitions_request *)from)->topics[i].name;
+    return ((const struct kw_create_partitions_request *)body)->topics[i].name;
 }
 
-static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change *c)
+static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
     const struct kw_create_partitions_request *in = req->body;
     const struct kw_create_partitions_request_topic *t = &in->topics[i];
@@ -27,11 +27,7 @@ static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change 
     if (!why) {
         return false;
     }
-    if (in->n_topics > KB_CHANGES_MAX) {
-        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
-    } else if (twice) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
-    } else if (!topic) {
+    if (!topic) {
         kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");
     } else if (topic->internal) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "Internal topics do not grow.");
@@ -52,6 +48,7 @@ static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change 
 static void answer(struct kb_changes *all)
 {
     struct kb_req *req = all->req;
+    const struct kw_create_partitions_request *in = req->body;
     struct kw_create_partitions_response resp;
     kw_create_partitions_response_init(&resp);
     resp.results = kb_alloc(req, (size_t)all->n, sizeof(*resp.results));
@@ -62,25 +59,16 @@ static void answer(struct kb_changes *all)
     for (int32_t i = 0; i < all->n; i++) {
         const struct kb_change *c = &all->items[i];
         resp.results[i] = (struct kw_create_partitions_response_topic_result){
-            .name = kc_str_of(c->change.topic),
+            .name = in->topics[i].name,
             .error_code = c->error,
-            .error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL};
+            .error_message = kb_change_message(c)};
     }
     kb_reply(req, &resp);
 }
 
 void kb_handle_create_partitions(struct kb_req *req)
 {
+    static const struct kb_changes_api api = {topic_of, prepare, answer};
     const struct kw_create_partitions_request *in = req->body;
-    struct kb_changes *all = kb_changes_new(req, in->n_topics);
-    const bool *twice = all ? kb_named_twice(req, in->n_topics, name_of, in) : NULL;
-    if (!twice) {
-        return;
-    }
-    for (int32_t i = 0; i < in->n_topics; i++) {
-        if (!prepare(req, i, twice[i], &all->items[i])) {
-            return;
-        }
-    }
-    kb_changes_run(all, in->timeout_ms, answer);
+    kb_changes_run(req, in->n_topics, in->timeout_ms, &api);
 }

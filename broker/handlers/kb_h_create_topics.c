@@ -145,26 +145,18 @@ static bool check_configs(struct kb_req *req,
     return true;
 }
 
-static struct kc_str name_of(const void *from, int32_t i)
+static struct kc_str topic_of(const void *body, int32_t i)
 {
-    return ((const struct kw_create_topics_request *)from)->topics[i].name;
+    return ((const struct kw_create_topics_request *)body)->topics[i].name;
 }
 
-static bool prepare(struct kb_req *req, int32_t i, bool twice, struct kb_change *c)
+static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
     const struct kw_create_topics_request *in = req->body;
     const struct kw_create_topics_request_creatable_topic *t = &in->topics[i];
     c->change.topic = kb_text(req, t->name);
     if (!c->change.topic) {
         return false;
-    }
-    if (in->n_topics > KB_CHANGES_MAX) {
-        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
-        return true;
-    }
-    if (twice) {
-        kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
-        return true;
     }
     check_name(req, t, c);
     if (!c->error && t->n_assignments > 0) {
@@ -220,6 +212,7 @@ static bool fill_configs(struct kb_req *req, const struct kb_change *c,
 static void answer(struct kb_changes *all)
 {
     struct kb_req *req = all->req;
+    const struct kw_create_topics_request *in = req->body;
     struct kw_create_topics_response resp;
     kw_create_topics_response_init(&resp);
     resp.topics = kb_alloc(req, (size_t)all->n, sizeof(*resp.topics));
@@ -231,9 +224,9 @@ static void answer(struct kb_changes *all)
         const struct kb_change *c = &all->items[i];
         struct kw_create_topics_response_creatable_topic_result *out = &resp.topics[i];
         kw_create_topics_response_creatable_topic_result_init(out);
-        out->name = kc_str_of(c->change.topic);
+        out->name = in->topics[i].name;
         out->error_code = c->error;
-        out->error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL;
+        out->error_message = kb_change_message(c);
         if (c->error) {
             continue;
         }
@@ -249,16 +242,7 @@ static void answer(struct kb_changes *all)
 
 void kb_handle_create_topics(struct kb_req *req)
 {
+    static const struct kb_changes_api api = {topic_of, prepare, answer};
     const struct kw_create_topics_request *in = req->body;
-    struct kb_changes *all = kb_changes_new(req, in->n_topics);
-    const bool *twice = all ? kb_named_twice(req, in->n_topics, name_of, in) : NULL;
-    if (!twice) {
-        return;
-    }
-    for (int32_t i = 0; i < in->n_topics; i++) {
-        if (!prepare(req, i, twice[i], &all->items[i])) {
-            return;
-        }
-    }
-    kb_changes_run(all, in->timeout_ms, answer);
+    kb_changes_run(req, in->n_topics, in->timeout_ms, &api);
 }

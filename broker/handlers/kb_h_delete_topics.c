@@ -20,15 +20,8 @@ static struct kw_delete_topics_request_delete_topic_state named(const struct kb_
     return (struct kw_delete_topics_request_delete_topic_state){.name = in->topic_names[i]};
 }
 
-static int32_t count(const struct kb_req *req)
+static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
-    const struct kw_delete_topics_request *in = req->body;
-    return req->version >= 6 ? in->n_topics : in->n_topic_names;
-}
-
-static bool prepare(struct kb_req *req, struct kb_changes *all, int32_t i)
-{
-    struct kb_change *c = &all->items[i];
     struct kw_delete_topics_request_delete_topic_state t = named(req, i);
     bool by_id = !kc_uuid_is_zero(&t.topic_id);
     int16_t error;
@@ -39,9 +32,7 @@ static bool prepare(struct kb_req *req, struct kb_changes *all, int32_t i)
     if (!c->change.topic) {
         return false;
     }
-    if (all->n > KB_CHANGES_MAX) {
-        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
-    } else if (by_id && t.name.ptr) {
+    if (by_id && t.name.ptr) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "A topic is named or given by id, not both.");
     } else if (!topic) {
         kb_refuse(c, error, "There is no such topic.");
@@ -53,8 +44,9 @@ static bool prepare(struct kb_req *req, struct kb_changes *all, int32_t i)
     if (c->error) {
         return true;
     }
+    const struct kb_change *before = c->all->items;
     for (int32_t k = 0; k < i; k++) {
-        if (!all->items[k].error && kc_uuid_eq(&all->items[k].change.topic_id, &topic->id)) {
+        if (!before[k].error && kc_uuid_eq(&before[k].change.topic_id, &topic->id)) {
             kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
             return true;
         }
@@ -87,23 +79,15 @@ static void answer(struct kb_changes *all)
         } else {
             out->name = t.name;
         }
-        if (req->version >= 5 && c->error && *c->message) {
-            out->error_message = kc_str_of(c->message);
-        }
+        out->error_message = kb_change_message(c);
     }
     kb_reply(req, &resp);
 }
 
 void kb_handle_delete_topics(struct kb_req *req)
 {
+    static const struct kb_changes_api api = {NULL, prepare,
+                                              answer}; /* by name or id: see prepare */
     const struct kw_delete_topics_request *in = req->body;
-    struct kb_changes *all = kb_changes_new(req, count(req));
-    for (int32_t i = 0; all && i < all->n; i++) {
-        if (!prepare(req, all, i)) {
-            return;
-        }
-    }
-    if (all) {
-        kb_changes_run(all, in->timeout_ms, answer);
-    }
+    kb_changes_run(req, req->version >= 6 ? in->n_topics : in->n_topic_names, in->timeout_ms, &api);
 }

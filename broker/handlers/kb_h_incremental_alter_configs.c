@@ -113,10 +113,6 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
 {
     const struct kw_incremental_alter_configs_request *in = req->body;
     const struct kw_incremental_alter_configs_request_alter_configs_resource *r = &in->resources[i];
-    if (in->n_resources > KB_CHANGES_MAX) {
-        kb_refuse(c, KAFKA_POLICY_VIOLATION, KB_TOO_MANY_CHANGES);
-        return true;
-    }
     if (r->resource_type != TOPIC) {
         kb_refuse(c, KAFKA_INVALID_REQUEST,
                   "Only topic configs are altered here; a broker's are in the KaasCluster's "
@@ -170,7 +166,7 @@ static void answer(struct kb_changes *all)
         resp.responses[i] =
             (struct kw_incremental_alter_configs_response_alter_configs_resource_response){
                 .error_code = c->error,
-                .error_message = c->error && *c->message ? kc_str_of(c->message) : KC_STR_NULL,
+                .error_message = kb_change_message(c),
                 .resource_type = in->resources[i].resource_type,
                 .resource_name = in->resources[i].resource_name};
     }
@@ -179,14 +175,7 @@ static void answer(struct kb_changes *all)
 
 void kb_handle_incremental_alter_configs(struct kb_req *req)
 {
+    static const struct kb_changes_api api = {NULL, prepare, answer}; /* a topic may come again */
     const struct kw_incremental_alter_configs_request *in = req->body;
-    struct kb_changes *all = kb_changes_new(req, in->n_resources);
-    for (int32_t i = 0; all && i < in->n_resources; i++) {
-        if (!prepare(req, i, &all->items[i])) {
-            return;
-        }
-    }
-    if (all) {
-        kb_changes_run(all, TIMEOUT_MS, answer);
-    }
+    kb_changes_run(req, in->n_resources, TIMEOUT_MS, &api);
 }

@@ -203,7 +203,7 @@ static void create_missing(struct kb_req *req)
         }
     }
     if (c) {
-        kb_changes_run(c, AUTO_CREATE_MS, on_created);
+        kb_changes_submit(c, AUTO_CREATE_MS, on_created);
     }
 }
 

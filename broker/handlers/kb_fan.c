@@ -27,6 +27,31 @@ bool kb_fan_init(struct kb_fan *fan, struct kb_req *req, int32_t n, size_t strid
     return true;
 }
 
+bool kb_fan_topics(struct kb_fan *fan, struct kb_req *req, int32_t n_topics,
+                   const struct kb_fan_api *api)
+{
+    int64_t n = 0; /* below 2^31: each costs the request some bytes */
+    for (int32_t t = 0; t < n_topics; t++) {
+        n += api->count(req->body, t);
+    }
+    if (!kb_fan_init(fan, req, (int32_t)n, api->stride)) {
+        return false;
+    }
+    fan->run = api->run;
+    fan->done = api->done;
+    int32_t at = 0;
+    for (int32_t t = 0; t < n_topics; t++) {
+        if (!api->room(fan, t)) {
+            return false;
+        }
+        int32_t of_topic = api->count(req->body, t);
+        for (int32_t i = 0; i < of_topic; i++) {
+            api->set(kb_fan_item(fan, at++), t, i);
+        }
+    }
+    return true;
+}
+
 static void to_home(struct rt_msg *msg)
 {
     struct kb_fan *fan = KC_CONTAINER_OF(msg, struct kb_fan, home_msg);
@@ -176,6 +201,12 @@ void kb_item_set(struct kb_item *item, struct kc_str name, const struct kc_uuid 
     }
 }
 
+void kb_item_set_named(struct kb_item *item, struct kc_str name, int32_t partition)
+{
+    static const struct kc_uuid none;
+    kb_item_set(item, name, &none, partition);
+}
+
 static void on_arrival(struct kd_arrival *a)
 {
     struct kb_item *item = KC_CONTAINER_OF(a, struct kb_item, arrival);
@@ -213,6 +244,15 @@ struct kd_part *kb_item_part(struct kb_item *item)
     }
     item->error = KAFKA_NOT_LEADER_OR_FOLLOWER;
     return NULL;
+}
+
+struct kd_part *kb_item_part_or_end(struct kb_item *item)
+{
+    struct kd_part *p = kb_item_part(item);
+    if (!p && item->error) {
+        kb_fan_done(item);
+    }
+    return p;
 }
 
 int16_t kb_check_epoch(int32_t asked, const struct ks_log *log)

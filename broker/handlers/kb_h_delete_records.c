@@ -10,7 +10,6 @@
 #include "base/kc_clock.h"
 #include "handlers/kb_api.h"
 #include "handlers/kb_fan.h"
-#include "handlers/kb_view.h"
 #include "wire/kw_delete_records.h"
 #include "wire/kw_errors.h"
 
@@ -19,6 +18,7 @@ struct deletion {
     struct ks_delete ask;
     int64_t low_watermark;
     _Atomic bool finished;
+    struct kw_delete_records_response_partition_result *out;
 };
 
 struct deletions {
@@ -56,19 +56,15 @@ static void run(struct kb_item *item)
 
 static const struct kw_delete_records_response *fill(struct deletions *ds)
 {
-    int32_t at = 0;
-    for (int32_t t = 0; t < ds->resp.n_topics; t++) {
-        struct kw_delete_records_response_topic_result *out = &ds->resp.topics[t];
-        for (int32_t i = 0; i < out->n_partitions; i++) {
-            struct kb_item *it = kb_fan_item(&ds->fan, at++);
-            struct deletion *d = KC_CONTAINER_OF(it, struct deletion, item);
-            bool finished = atomic_load(&d->finished);
-            int16_t error = finished ? it->error : KAFKA_REQUEST_TIMED_OUT;
-            out->partitions[i] = (struct kw_delete_records_response_partition_result){
-                .partition_index = it->partition,
-                .low_watermark = error ? -1 : d->low_watermark,
-                .error_code = error};
-        }
+    for (int32_t i = 0; i < ds->fan.n; i++) {
+        struct kb_item *it = kb_fan_item(&ds->fan, i);
+        struct deletion *d = KC_CONTAINER_OF(it, struct deletion, item);
+        bool finished = atomic_load(&d->finished);
+        int16_t error = finished ? it->error : KAFKA_REQUEST_TIMED_OUT;
+        *d->out = (struct kw_delete_records_response_partition_result){
+            .partition_index = it->partition,
+            .low_watermark = error ? -1 : d->low_watermark,
+            .error_code = error};
     }
     return &ds->resp;
 }
@@ -92,63 +88,50 @@ static void on_timeout(struct kd_timer *t)
     kb_send(ds->fan.req, fill(ds));
 }
 
-static void set_item(struct kb_item *it, struct kc_str topic,
-                     const struct kw_delete_records_request_partition *in)
+static int32_t count(const void *body, int32_t t)
 {
-    static const struct kc_uuid none;
-    struct deletion *d = KC_CONTAINER_OF(it, struct deletion, item);
-    int16_t error;
-    d->ask.offset = in->offset;
-    kb_item_set(it, topic, &none, in->partition_index);
-    const struct ki_topic *t = kb_topic(it->fan->req, topic, &none, &error);
-    if (!it->error && t->internal) {
-        it->error = KAFKA_INVALID_TOPIC_EXCEPTION;
-    }
-    atomic_init(&d->finished, it->error != KAFKA_NONE);
+    return ((const struct kw_delete_records_request *)body)->topics[t].n_partitions;
 }
 
-/* The response's arrays, and an item a partition; false when req was dropped. */
-static bool prepare(struct kb_req *req, struct deletions *ds)
+static bool room(struct kb_fan *fan, int32_t t)
 {
-    const struct kw_delete_records_request *in = req->body;
-    struct kw_delete_records_response *resp = &ds->resp;
-    kw_delete_records_response_init(resp);
-    resp->topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*resp->topics));
-    if (!resp->topics) {
-        return false;
+    const struct kw_delete_records_request *in = fan->req->body;
+    struct deletions *ds = KC_CONTAINER_OF(fan, struct deletions, fan);
+    struct kw_delete_records_response_topic_result *out = &ds->resp.topics[t];
+    out->name = in->topics[t].name;
+    out->n_partitions = in->topics[t].n_partitions;
+    out->partitions = kb_alloc(fan->req, (size_t)out->n_partitions, sizeof(*out->partitions));
+    return out->partitions != NULL;
+}
+
+static void set(struct kb_item *item, int32_t t, int32_t i)
+{
+    const struct kw_delete_records_request *in = item->fan->req->body;
+    struct deletions *ds = KC_CONTAINER_OF(item->fan, struct deletions, fan);
+    struct deletion *d = KC_CONTAINER_OF(item, struct deletion, item);
+    d->ask.offset = in->topics[t].partitions[i].offset;
+    d->out = &ds->resp.topics[t].partitions[i];
+    kb_item_set_named(item, in->topics[t].name, in->topics[t].partitions[i].partition_index);
+    if (!item->error && ki_topic_by_id(item->fan->req->image, &item->topic_id)->internal) {
+        item->error = KAFKA_INVALID_TOPIC_EXCEPTION;
     }
-    int32_t at = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        const struct kw_delete_records_request_topic *topic = &in->topics[t];
-        struct kw_delete_records_response_topic_result *out = &resp->topics[t];
-        out->name = topic->name;
-        out->partitions = kb_alloc(req, (size_t)topic->n_partitions, sizeof(*out->partitions));
-        if (!out->partitions) {
-            return false;
-        }
-        out->n_partitions = topic->n_partitions;
-        resp->n_topics++;
-        for (int32_t i = 0; i < topic->n_partitions; i++) {
-            set_item(kb_fan_item(&ds->fan, at++), topic->name, &topic->partitions[i]);
-        }
-    }
-    return true;
+    atomic_init(&d->finished, item->error != KAFKA_NONE);
 }
 
 void kb_handle_delete_records(struct kb_req *req)
 {
+    static const struct kb_fan_api api = {sizeof(struct deletion), count, room, set, run, on_done};
     const struct kw_delete_records_request *in = req->body;
-    int64_t n = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        n += in->topics[t].n_partitions;
-    }
     struct deletions *ds = kb_alloc(req, 1, sizeof(*ds));
-    if (!ds || !kb_fan_init(&ds->fan, req, (int32_t)n, sizeof(struct deletion)) ||
-        !prepare(req, ds)) {
+    if (!ds) {
         return;
     }
-    ds->fan.run = run;
-    ds->fan.done = on_done;
+    kw_delete_records_response_init(&ds->resp);
+    ds->resp.n_topics = in->n_topics;
+    ds->resp.topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*ds->resp.topics));
+    if (!ds->resp.topics || !kb_fan_topics(&ds->fan, req, in->n_topics, &api)) {
+        return;
+    }
     if (in->timeout_ms > 0) {
         ds->timeout.fn = on_timeout;
         kd_timer_arm(kd_timers_here(req->app->data), &ds->timeout, kc_mono_ms() + in->timeout_ms);

@@ -10,6 +10,7 @@ struct ask {
     struct kb_item item;
     int32_t n;
     struct ks_producer *producers; /* heap: made on the partition's loop */
+    struct kw_describe_producers_response_partition_response *out;
 };
 
 struct asks {
@@ -20,22 +21,20 @@ struct asks {
 static void run(struct kb_item *item)
 {
     struct ask *a = KC_CONTAINER_OF(item, struct ask, item);
-    struct kd_part *p = kb_item_part(item);
-    if (!p && !item->error) {
+    struct kd_part *p = kb_item_part_or_end(item);
+    if (!p) {
         return;
     }
-    if (p) {
-        int32_t n = ks_log_producers(kd_part_log(p), NULL, 0);
-        a->producers = kc_try_zalloc((size_t)n + 1, sizeof(*a->producers));
-        a->n = a->producers ? KC_MIN(ks_log_producers(kd_part_log(p), a->producers, n), n) : 0;
-    }
+    int32_t n = ks_log_producers(kd_part_log(p), NULL, 0);
+    a->producers = kc_try_zalloc((size_t)n + 1, sizeof(*a->producers));
+    a->n = a->producers ? KC_MIN(ks_log_producers(kd_part_log(p), a->producers, n), n) : 0;
     kb_fan_done(item);
 }
 
 /* Moves what the loop collected into the arena; false if it does not fit. */
-static bool fill(struct kb_req *req, struct ask *a,
-                 struct kw_describe_producers_response_partition_response *out)
+static bool fill(struct kb_req *req, struct ask *a)
 {
+    struct kw_describe_producers_response_partition_response *out = a->out;
     kw_describe_producers_response_partition_response_init(out);
     out->partition_index = a->item.partition;
     out->error_code = a->item.error;
@@ -59,14 +58,9 @@ static bool fill(struct kb_req *req, struct ask *a,
 static void on_done(struct kb_fan *fan)
 {
     struct asks *as = KC_CONTAINER_OF(fan, struct asks, fan);
-    int32_t at = 0;
     bool ok = true;
-    for (int32_t t = 0; t < as->resp.n_topics; t++) {
-        struct kw_describe_producers_response_topic_response *out = &as->resp.topics[t];
-        for (int32_t i = 0; i < out->n_partitions; i++) {
-            struct kb_item *it = kb_fan_item(fan, at++);
-            ok &= fill(fan->req, KC_CONTAINER_OF(it, struct ask, item), &out->partitions[i]);
-        }
+    for (int32_t i = 0; i < fan->n; i++) {
+        ok &= fill(fan->req, KC_CONTAINER_OF(kb_fan_item(fan, i), struct ask, item));
     }
     if (ok) {
         kb_reply(fan->req, &as->resp);
@@ -75,47 +69,42 @@ static void on_done(struct kb_fan *fan)
     }
 }
 
-static bool make_items(struct kb_req *req, struct asks *as)
+static int32_t count(const void *body, int32_t t)
 {
-    static const struct kc_uuid none;
-    const struct kw_describe_producers_request *in = req->body;
-    int32_t at = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        const struct kw_describe_producers_request_topic_request *topic = &in->topics[t];
-        struct kw_describe_producers_response_topic_response *out =
-            &as->resp.topics[as->resp.n_topics++];
-        out->name = topic->name;
-        out->partitions =
-            kb_alloc(req, (size_t)topic->n_partition_indexes, sizeof(*out->partitions));
-        if (!out->partitions) {
-            return false;
-        }
-        out->n_partitions = topic->n_partition_indexes;
-        for (int32_t i = 0; i < topic->n_partition_indexes; i++) {
-            kb_item_set(kb_fan_item(&as->fan, at++), topic->name, &none,
-                        topic->partition_indexes[i]);
-        }
-    }
-    return true;
+    return ((const struct kw_describe_producers_request *)body)->topics[t].n_partition_indexes;
+}
+
+static bool room(struct kb_fan *fan, int32_t t)
+{
+    const struct kw_describe_producers_request *in = fan->req->body;
+    struct asks *as = KC_CONTAINER_OF(fan, struct asks, fan);
+    struct kw_describe_producers_response_topic_response *out = &as->resp.topics[t];
+    out->name = in->topics[t].name;
+    out->n_partitions = in->topics[t].n_partition_indexes;
+    out->partitions = kb_alloc(fan->req, (size_t)out->n_partitions, sizeof(*out->partitions));
+    return out->partitions != NULL;
+}
+
+static void set(struct kb_item *item, int32_t t, int32_t i)
+{
+    const struct kw_describe_producers_request *in = item->fan->req->body;
+    struct asks *as = KC_CONTAINER_OF(item->fan, struct asks, fan);
+    KC_CONTAINER_OF(item, struct ask, item)->out = &as->resp.topics[t].partitions[i];
+    kb_item_set_named(item, in->topics[t].name, in->topics[t].partition_indexes[i]);
 }
 
 void kb_handle_describe_producers(struct kb_req *req)
 {
+    static const struct kb_fan_api api = {sizeof(struct ask), count, room, set, run, on_done};
     const struct kw_describe_producers_request *in = req->body;
-    int64_t n = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        n += in->topics[t].n_partition_indexes;
-    }
     struct asks *as = kb_alloc(req, 1, sizeof(*as));
-    if (!as || !kb_fan_init(&as->fan, req, (int32_t)n, sizeof(struct ask))) {
+    if (!as) {
         return;
     }
     kw_describe_producers_response_init(&as->resp);
+    as->resp.n_topics = in->n_topics;
     as->resp.topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*as->resp.topics));
-    if (!as->resp.topics || !make_items(req, as)) {
-        return;
+    if (as->resp.topics && kb_fan_topics(&as->fan, req, in->n_topics, &api)) {
+        kb_fan_start(&as->fan);
     }
-    as->fan.run = run;
-    as->fan.done = on_done;
-    kb_fan_start(&as->fan);
 }

@@ -30,6 +30,7 @@ enum {
 struct lookup {
     struct kb_item item;
     const struct kw_list_offsets_request_partition *in;
+    struct kw_list_offsets_response_partition_response *out;
     int64_t offset, timestamp;
     int32_t epoch;
     int32_t tries;
@@ -84,10 +85,7 @@ static void run(struct kb_item *item)
     struct lookup *l = KC_CONTAINER_OF(item, struct lookup, item);
     struct kb_req *req = item->fan->req;
     const struct kw_list_offsets_request *in = req->body;
-    struct kd_part *p = kb_item_part(item);
-    if (!p && item->error) {
-        kb_fan_done(item);
-    }
+    struct kd_part *p = kb_item_part_or_end(item);
     if (!p) {
         return;
     }
@@ -117,9 +115,9 @@ static void on_retry(struct kd_timer *t)
     run(&l->item);
 }
 
-static void fill(struct kb_req *req, struct lookup *l,
-                 struct kw_list_offsets_response_partition_response *out)
+static void fill(struct kb_req *req, struct lookup *l)
 {
+    struct kw_list_offsets_response_partition_response *out = l->out;
     kw_list_offsets_response_partition_response_init(out);
     out->partition_index = l->item.partition;
     out->error_code = l->item.error;
@@ -139,57 +137,55 @@ static void fill(struct kb_req *req, struct lookup *l,
 static void on_done(struct kb_fan *fan)
 {
     struct list_offsets *lo = KC_CONTAINER_OF(fan, struct list_offsets, fan);
-    int32_t at = 0;
-    for (int32_t t = 0; t < lo->resp.n_topics; t++) {
-        struct kw_list_offsets_response_topic_response *out = &lo->resp.topics[t];
-        for (int32_t i = 0; i < out->n_partitions; i++) {
-            struct kb_item *it = kb_fan_item(fan, at++);
-            fill(fan->req, KC_CONTAINER_OF(it, struct lookup, item), &out->partitions[i]);
-        }
+    for (int32_t i = 0; i < fan->n; i++) {
+        fill(fan->req, KC_CONTAINER_OF(kb_fan_item(fan, i), struct lookup, item));
     }
     kb_reply(fan->req, &lo->resp);
 }
 
+static int32_t count(const void *body, int32_t t)
+{
+    return ((const struct kw_list_offsets_request *)body)->topics[t].n_partitions;
+}
+
+static bool room(struct kb_fan *fan, int32_t t)
+{
+    const struct kw_list_offsets_request *in = fan->req->body;
+    struct list_offsets *lo = KC_CONTAINER_OF(fan, struct list_offsets, fan);
+    struct kw_list_offsets_response_topic_response *out = &lo->resp.topics[t];
+    out->name = in->topics[t].name;
+    out->n_partitions = in->topics[t].n_partitions;
+    out->partitions = kb_alloc(fan->req, (size_t)out->n_partitions, sizeof(*out->partitions));
+    return out->partitions != NULL;
+}
+
+static void set(struct kb_item *item, int32_t t, int32_t i)
+{
+    const struct kb_req *req = item->fan->req;
+    const struct kw_list_offsets_request *in = req->body;
+    struct list_offsets *lo = KC_CONTAINER_OF(item->fan, struct list_offsets, fan);
+    struct lookup *l = KC_CONTAINER_OF(item, struct lookup, item);
+    l->in = &in->topics[t].partitions[i];
+    l->out = &lo->resp.topics[t].partitions[i];
+    l->offset = l->timestamp = l->epoch = -1;
+    kb_item_set_named(item, in->topics[t].name, l->in->partition_index);
+    if (!version_has(req->version, l->in->timestamp)) {
+        item->error = KAFKA_UNSUPPORTED_VERSION;
+    }
+}
+
 void kb_handle_list_offsets(struct kb_req *req)
 {
-    static const struct kc_uuid none;
+    static const struct kb_fan_api api = {sizeof(struct lookup), count, room, set, run, on_done};
     const struct kw_list_offsets_request *in = req->body;
-    int64_t n = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        n += in->topics[t].n_partitions;
-    }
     struct list_offsets *lo = kb_alloc(req, 1, sizeof(*lo));
-    if (!lo || !kb_fan_init(&lo->fan, req, (int32_t)n, sizeof(struct lookup))) {
+    if (!lo) {
         return;
     }
     kw_list_offsets_response_init(&lo->resp);
+    lo->resp.n_topics = in->n_topics;
     lo->resp.topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*lo->resp.topics));
-    if (!lo->resp.topics) {
-        return;
+    if (lo->resp.topics && kb_fan_topics(&lo->fan, req, in->n_topics, &api)) {
+        kb_fan_start(&lo->fan);
     }
-    int32_t at = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        const struct kw_list_offsets_request_topic *topic = &in->topics[t];
-        struct kw_list_offsets_response_topic_response *out = &lo->resp.topics[t];
-        out->name = topic->name;
-        out->partitions = kb_alloc(req, (size_t)topic->n_partitions, sizeof(*out->partitions));
-        if (!out->partitions) {
-            return;
-        }
-        out->n_partitions = topic->n_partitions;
-        lo->resp.n_topics++;
-        for (int32_t i = 0; i < topic->n_partitions; i++) {
-            struct kb_item *it = kb_fan_item(&lo->fan, at++);
-            struct lookup *l = KC_CONTAINER_OF(it, struct lookup, item);
-            l->in = &topic->partitions[i];
-            l->offset = l->timestamp = l->epoch = -1;
-            kb_item_set(it, topic->name, &none, l->in->partition_index);
-            if (!version_has(req->version, l->in->timestamp)) {
-                it->error = KAFKA_UNSUPPORTED_VERSION;
-            }
-        }
-    }
-    lo->fan.run = run;
-    lo->fan.done = on_done;
-    kb_fan_start(&lo->fan);
 }

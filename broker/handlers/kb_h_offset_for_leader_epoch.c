@@ -14,6 +14,7 @@ struct ask {
     const struct kw_offset_for_leader_epoch_request_offset_for_leader_partition *in;
     int32_t epoch;
     int64_t end;
+    struct kw_offset_for_leader_epoch_response_epoch_end_offset *out;
 };
 
 struct asks {
@@ -24,14 +25,12 @@ struct asks {
 static void run(struct kb_item *item)
 {
     struct ask *a = KC_CONTAINER_OF(item, struct ask, item);
-    struct kd_part *p = kb_item_part(item);
-    if (!p && !item->error) {
+    struct kd_part *p = kb_item_part_or_end(item);
+    if (!p) {
         return;
     }
-    if (p) {
-        item->error = kb_check_epoch(a->in->current_leader_epoch, kd_part_log(p));
-    }
-    if (p && !item->error) {
+    item->error = kb_check_epoch(a->in->current_leader_epoch, kd_part_log(p));
+    if (!item->error) {
         ks_log_epoch_end(kd_part_log(p), a->in->leader_epoch, &a->epoch, &a->end);
     }
     kb_fan_done(item);
@@ -40,71 +39,61 @@ static void run(struct kb_item *item)
 static void on_done(struct kb_fan *fan)
 {
     struct asks *as = KC_CONTAINER_OF(fan, struct asks, fan);
-    int32_t at = 0;
-    for (int32_t t = 0; t < as->resp.n_topics; t++) {
-        struct kw_offset_for_leader_epoch_response_offset_for_leader_topic_result *out =
-            &as->resp.topics[t];
-        for (int32_t i = 0; i < out->n_partitions; i++) {
-            const struct kb_item *it = kb_fan_item(fan, at++);
-            const struct ask *a = KC_CONTAINER_OF(it, struct ask, item);
-            struct kw_offset_for_leader_epoch_response_epoch_end_offset *o = &out->partitions[i];
-            kw_offset_for_leader_epoch_response_epoch_end_offset_init(o);
-            o->partition = it->partition;
-            o->error_code = it->error;
-            if (!it->error) {
-                o->leader_epoch = fan->req->version >= 1 ? a->epoch : -1;
-                o->end_offset = a->end;
-            }
+    for (int32_t i = 0; i < fan->n; i++) {
+        const struct kb_item *it = kb_fan_item(fan, i);
+        const struct ask *a = KC_CONTAINER_OF(it, struct ask, item);
+        kw_offset_for_leader_epoch_response_epoch_end_offset_init(a->out);
+        a->out->partition = it->partition;
+        a->out->error_code = it->error;
+        if (!it->error) {
+            a->out->leader_epoch = fan->req->version >= 1 ? a->epoch : -1;
+            a->out->end_offset = a->end;
         }
     }
     kb_reply(fan->req, &as->resp);
 }
 
-static bool make_items(struct kb_req *req, struct asks *as)
+static int32_t count(const void *body, int32_t t)
 {
-    static const struct kc_uuid none;
-    const struct kw_offset_for_leader_epoch_request *in = req->body;
-    int32_t at = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        const struct kw_offset_for_leader_epoch_request_offset_for_leader_topic *topic =
-            &in->topics[t];
-        struct kw_offset_for_leader_epoch_response_offset_for_leader_topic_result *out =
-            &as->resp.topics[as->resp.n_topics++];
-        out->topic = topic->topic;
-        out->partitions = kb_alloc(req, (size_t)topic->n_partitions, sizeof(*out->partitions));
-        if (!out->partitions) {
-            return false;
-        }
-        out->n_partitions = topic->n_partitions;
-        for (int32_t i = 0; i < topic->n_partitions; i++) {
-            struct kb_item *it = kb_fan_item(&as->fan, at++);
-            struct ask *a = KC_CONTAINER_OF(it, struct ask, item);
-            a->in = &topic->partitions[i];
-            a->epoch = -1;
-            a->end = -1;
-            kb_item_set(it, topic->topic, &none, a->in->partition);
-        }
-    }
-    return true;
+    return ((const struct kw_offset_for_leader_epoch_request *)body)->topics[t].n_partitions;
+}
+
+static bool room(struct kb_fan *fan, int32_t t)
+{
+    const struct kw_offset_for_leader_epoch_request *in = fan->req->body;
+    struct asks *as = KC_CONTAINER_OF(fan, struct asks, fan);
+    struct kw_offset_for_leader_epoch_response_offset_for_leader_topic_result *out =
+        &as->resp.topics[t];
+    out->topic = in->topics[t].topic;
+    out->n_partitions = in->topics[t].n_partitions;
+    out->partitions = kb_alloc(fan->req, (size_t)out->n_partitions, sizeof(*out->partitions));
+    return out->partitions != NULL;
+}
+
+static void set(struct kb_item *item, int32_t t, int32_t i)
+{
+    const struct kw_offset_for_leader_epoch_request *in = item->fan->req->body;
+    struct asks *as = KC_CONTAINER_OF(item->fan, struct asks, fan);
+    struct ask *a = KC_CONTAINER_OF(item, struct ask, item);
+    a->in = &in->topics[t].partitions[i];
+    a->out = &as->resp.topics[t].partitions[i];
+    a->epoch = -1;
+    a->end = -1;
+    kb_item_set_named(item, in->topics[t].topic, a->in->partition);
 }
 
 void kb_handle_offset_for_leader_epoch(struct kb_req *req)
 {
+    static const struct kb_fan_api api = {sizeof(struct ask), count, room, set, run, on_done};
     const struct kw_offset_for_leader_epoch_request *in = req->body;
-    int64_t n = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        n += in->topics[t].n_partitions;
-    }
     struct asks *as = kb_alloc(req, 1, sizeof(*as));
-    if (!as || !kb_fan_init(&as->fan, req, (int32_t)n, sizeof(struct ask))) {
+    if (!as) {
         return;
     }
     kw_offset_for_leader_epoch_response_init(&as->resp);
+    as->resp.n_topics = in->n_topics;
     as->resp.topics = kb_alloc(req, (size_t)in->n_topics, sizeof(*as->resp.topics));
-    if (!as->resp.topics || !make_items(req, as)) {
-        return;
+    if (as->resp.topics && kb_fan_topics(&as->fan, req, in->n_topics, &api)) {
+        kb_fan_start(&as->fan);
     }
-    as->fan.run = run;
-    as->fan.done = on_done;
-    kb_fan_start(&as->fan);
 }

@@ -52,6 +52,5 @@ void *kb_alloc(struct kb_req *req, size_t n, size_t size);
 
 /* The broker's current image; a reference (ki_image_unref). Never NULL after start. [any thread] */
 struct ki_image *kb_image(struct kb_app *app);
-int32_t kb_self_id(const struct kb_app *app);
 
 #endif

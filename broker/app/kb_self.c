@@ -208,7 +208,7 @@ static void turn(struct kb_self *s)
         kb_self_configure_all(s);
     }
     if (s->o.groups && s->mode == KB_SELF_RUN) {
-        kb_self_make_internal(s, "__consumer_offsets");
+        kb_self_make_internal(s, ki_slot_topic_name(KP_GROUP_SLOTS));
     }
     if (s->published) {
         kb_self_reconcile(s, now);

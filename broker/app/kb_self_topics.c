@@ -47,16 +47,9 @@ struct kb_self_topic *kb_self_topic_named(struct kb_self *s, const char *name)
     return NULL;
 }
 
-static int32_t slot_kind(const char *name)
-{
-    return strcmp(name, "__consumer_offsets") == 0    ? KP_GROUP_SLOTS
-           : strcmp(name, "__transaction_state") == 0 ? KP_TXN_SLOTS
-                                                      : KP_NOT_SLOTS;
-}
-
 int kb_self_topic_grow(struct kb_self *s, struct kb_self_topic *t, int32_t n, bool fresh)
 {
-    int32_t kind = t->internal ? slot_kind(t->name) : KP_NOT_SLOTS;
+    int32_t kind = t->internal ? ki_slot_kind(kc_str_of(t->name)) : KP_NOT_SLOTS;
     int rc = kp_ctl_topic(s->ctl, &t->id, t->internal, kind, n, fresh);
     if (rc) {
         return rc;

@@ -82,7 +82,6 @@ void kl_log_epoch(struct kl_cluster *k, const struct kc_uuid *topic_id, int32_t 
 /* ---- what others may know [any] ---- */
 
 bool kl_serving(const struct kl_cluster *k); /* takeover complete and latched (R38, R45) */
-bool kl_draining(const struct kl_cluster *k);
 /* main_alive ∧ ¬storage stalled (R46); why not, if false: as kh_vitals_text says it. */
 bool kl_healthy(const struct kl_cluster *k, int64_t now_mono_ms, char *why, size_t cap);
 

@@ -16,11 +16,9 @@
 
 static void learn_slot_topics(struct kl_cluster *k, const struct ki_image *im)
 {
-    static const char *const names[] = {
-        [KP_GROUP_SLOTS] = "__consumer_offsets", [KP_TXN_SLOTS] = "__transaction_state"};
     for (int32_t kind = KP_GROUP_SLOTS; kind <= KP_TXN_SLOTS; kind++) {
-        const struct ki_topic *t = ki_topic_by_name(im, kc_str_of(names[kind]));
-        if (t && t->internal && !kc_uuid_eq(&t->id, &k->slot_topics[kind])) {
+        const struct ki_topic *t = ki_slot_topic(im, kind);
+        if (t && !kc_uuid_eq(&t->id, &k->slot_topics[kind])) {
             k->slot_topics[kind] = t->id;
             kd_set_slot_topic(k->o.data, kind, &t->id);
         }
@@ -271,11 +269,6 @@ void kl_free(struct kl_cluster *k)
 bool kl_serving(const struct kl_cluster *k)
 {
     return atomic_load(&k->a_serving);
-}
-
-bool kl_draining(const struct kl_cluster *k)
-{
-    return atomic_load(&k->a_draining);
 }
 
 void kl_fenced(struct kl_cluster *k, const char *why)

@@ -14,7 +14,6 @@ void kl_drain(struct kl_cluster *k)
     int64_t now = kc_mono_ms();
     k->drain.on = true;
     k->drain.deadline_ms = now + k->o.drain_ms;
-    atomic_store(&k->a_draining, true);
     kc_log(KC_INFO, "cluster", "event=draining led=%d deadline_ms=%lld", kl_plan_led(k->plan),
            (long long)k->o.drain_ms);
     kl_plan_set_mode(k->plan, KL_DRAIN, now);

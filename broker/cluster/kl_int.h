@@ -71,7 +71,7 @@ struct kl_cluster {
     uint64_t inventory_revision;
     int64_t image_fresh_ms;
     /* For other threads. */
-    _Atomic bool a_serving, a_draining;
+    _Atomic bool a_serving;
     _Atomic int32_t a_streams, a_active, a_led, a_pending, a_blocked, a_failed;
     _Atomic uint64_t a_term, a_generation, a_takeovers, a_seals, a_incarnations, a_sent, a_admin;
     _Atomic int64_t a_fresh_ms;

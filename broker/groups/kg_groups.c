@@ -171,8 +171,7 @@ struct kd_slot_hooks kg_groups_hooks(struct kg_groups *g)
 
 const struct ki_topic *kg_slot_topic(const struct ki_image *im, int32_t slot_kind)
 {
-    const struct ki_topic *t = ki_topic_by_name(
-        im, kc_str_of(slot_kind == KP_TXN_SLOTS ? KG_TXN_TOPIC : KG_OFFSETS_TOPIC));
+    const struct ki_topic *t = ki_slot_topic(im, slot_kind);
     return t && t->n_parts >= KP_SLOTS ? t : NULL;
 }
 

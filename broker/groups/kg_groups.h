@@ -12,9 +12,6 @@
 
 struct kg_groups;
 
-#define KG_OFFSETS_TOPIC "__consumer_offsets"
-#define KG_TXN_TOPIC "__transaction_state"
-
 struct kg_groups_opts {
     struct kd_data *data;
     struct ks_engine *engine; /* NULL: comes later, by kg_groups_set_engine */

@@ -37,11 +37,6 @@ struct ki_image *kb_image(struct kb_app *app)
     return mine;
 }
 
-int32_t kb_self_id(const struct kb_app *app)
-{
-    return app->self_id;
-}
-
 /* ---- waiting ---- */
 
 static bool reached(const struct ki_image *im, const struct kp_order *order)
@@ -102,13 +97,11 @@ void kb_image_unwait(struct kb_image_waiter *w)
 
 static void name_slots(struct kb_app *app, const struct ki_image *im)
 {
-    const struct ki_topic *groups = ki_topic_by_name(im, KC_STR_LIT("__consumer_offsets"));
-    const struct ki_topic *txns = ki_topic_by_name(im, KC_STR_LIT("__transaction_state"));
-    if (groups && groups->internal) {
-        kd_set_slot_topic(app->data, KP_GROUP_SLOTS, &groups->id);
-    }
-    if (txns && txns->internal) {
-        kd_set_slot_topic(app->data, KP_TXN_SLOTS, &txns->id);
+    for (int32_t kind = KP_GROUP_SLOTS; kind <= KP_TXN_SLOTS; kind++) {
+        const struct ki_topic *t = ki_slot_topic(im, kind);
+        if (t) {
+            kd_set_slot_topic(app->data, kind, &t->id);
+        }
     }
 }
 

@@ -10,8 +10,6 @@
 #include "wire/kw_create_partitions.h"
 #include "wire/kw_errors.h"
 
-enum { PARTITIONS_MAX = 20000 };
-
 static struct kc_str topic_of(const void *body, int32_t i)
 {
     return ((const struct kw_create_partitions_request *)body)->topics[i].name;
@@ -31,9 +29,9 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
         kb_refuse(c, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.");
     } else if (topic->internal) {
         kb_refuse(c, KAFKA_INVALID_REQUEST, "Internal topics do not grow.");
-    } else if (t->count <= topic->n_parts || t->count > PARTITIONS_MAX) {
+    } else if (t->count <= topic->n_parts || t->count > KP_TOPIC_PARTS_MAX) {
         snprintf(why, 120, "The topic has %d partitions; it can grow, to at most %d.",
-                 topic->n_parts, PARTITIONS_MAX);
+                 topic->n_parts, KP_TOPIC_PARTS_MAX);
         kb_refuse(c, KAFKA_INVALID_PARTITIONS, why);
     } else if (t->n_assignments >= 0 && t->n_assignments != t->count - topic->n_parts) {
         kb_refuse(c, KAFKA_INVALID_REPLICA_ASSIGNMENT,

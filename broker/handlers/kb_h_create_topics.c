@@ -18,24 +18,15 @@
 #include "wire/kw_create_topics.h"
 #include "wire/kw_errors.h"
 
-enum { PARTITIONS_MAX = 20000 };
-
 /* ---- checks ---- */
 
-/* "a.b" and "a_b" would share a metric name: Kafka refuses the second (Topic.hasCollision). */
 static bool collides(const struct ki_image *im, struct kc_str name)
 {
     for (int32_t s = 0; s < KP_SHARDS; s++) {
         const struct ki_shard *shard = im->shards[s];
         for (int32_t i = 0; shard && i < shard->n_topics; i++) {
-            const char *other = shard->topics[i].name;
-            bool same = !shard->topics[i].deleted && strlen(other) == (size_t)name.len;
-            for (int32_t k = 0; same && k < name.len; k++) {
-                char a = name.ptr[k] == '.' ? '_' : name.ptr[k];
-                char b = other[k] == '.' ? '_' : other[k];
-                same = a == b;
-            }
-            if (same) {
+            const struct ki_topic *other = &shard->topics[i];
+            if (!other->deleted && ki_topic_names_collide(name, kc_str_of(other->name))) {
                 return true;
             }
         }
@@ -47,7 +38,7 @@ static void check_name(const struct kb_req *req,
                        const struct kw_create_topics_request_creatable_topic *t,
                        struct kb_change *c)
 {
-    if (!kb_topic_name_valid(t->name)) {
+    if (!ki_topic_name_valid(t->name)) {
         kb_refuse(c, KAFKA_INVALID_TOPIC_EXCEPTION,
                   "A topic name is 1 to 249 of [a-zA-Z0-9._-], and neither . nor ..");
     } else if (ki_topic_by_name(req->image, t->name)) {
@@ -68,7 +59,7 @@ static bool check_assignments(struct kb_req *req,
         kb_refuse(c, KAFKA_INVALID_REQUEST, "With a manual assignment the counts must both be -1.");
         return true;
     }
-    if (n > PARTITIONS_MAX) {
+    if (n > KP_TOPIC_PARTS_MAX) {
         kb_refuse(c, KAFKA_INVALID_PARTITIONS, "The number of partitions must be 1 to 20000.");
         return true;
     }
@@ -106,7 +97,7 @@ static void check_counts(const struct kb_req *req,
         t->replication_factor != -1
             ? t->replication_factor
             : (int32_t)kb_broker_i64(req->app, req->image, "default.replication.factor");
-    if (c->change.partitions < 1 || c->change.partitions > PARTITIONS_MAX) {
+    if (c->change.partitions < 1 || c->change.partitions > KP_TOPIC_PARTS_MAX) {
         kb_refuse(c, KAFKA_INVALID_PARTITIONS, "The number of partitions must be 1 to 20000.");
     } else if (c->change.replication_factor < 1 || c->change.replication_factor > registered) {
         kb_refuse(c, KAFKA_INVALID_REPLICATION_FACTOR,

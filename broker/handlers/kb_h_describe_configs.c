@@ -114,7 +114,7 @@ static bool fill_topic(struct kb_req *req, const struct kw_describe_configs_requ
                        struct kw_describe_configs_response_result *out)
 {
     const struct ki_topic *t = ki_topic_by_name(req->image, r->resource_name);
-    if (!kb_topic_name_valid(r->resource_name)) {
+    if (!ki_topic_name_valid(r->resource_name)) {
         out->error_code = KAFKA_INVALID_TOPIC_EXCEPTION;
         out->error_message = KC_STR_LIT("The topic name is not valid.");
     } else if (!t) {

@@ -130,7 +130,7 @@ static bool fill(struct kb_req *req, const struct entry *list, int32_t n,
         kw_describe_topic_partitions_response_topic_init(out);
         out->name = list[i].name;
         if (!t) {
-            out->error_code = kb_topic_name_valid(list[i].name) ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
+            out->error_code = ki_topic_name_valid(list[i].name) ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
                                                                 : KAFKA_INVALID_TOPIC_EXCEPTION;
             continue;
         }

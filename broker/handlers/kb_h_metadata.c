@@ -77,7 +77,7 @@ static bool fill_asked(struct kb_req *req, const struct kw_metadata_request_topi
     out->name = asked->name.ptr || req->version >= 12 ? asked->name : KC_STR_LIT("");
     if (by_id) {
         out->name = req->version >= 12 ? KC_STR_NULL : KC_STR_LIT("");
-    } else if (!kb_topic_name_valid(asked->name)) {
+    } else if (!ki_topic_name_valid(asked->name)) {
         error = KAFKA_INVALID_TOPIC_EXCEPTION;
     } else if (error_if_unknown) {
         error = error_if_unknown;
@@ -177,8 +177,7 @@ static bool may_create(const struct kb_req *req, const struct kw_metadata_reques
 {
     int16_t error;
     return kc_uuid_is_zero(&t->topic_id) && !kb_topic(req, t->name, &t->topic_id, &error) &&
-           kb_topic_name_valid(t->name) && !kc_str_eqz(t->name, "__consumer_offsets") &&
-           !kc_str_eqz(t->name, "__transaction_state");
+           ki_topic_name_valid(t->name) && ki_slot_kind(t->name) == KP_NOT_SLOTS;
 }
 
 /* One change a topic of the request, of which only the missing ones are submitted. */

@@ -126,23 +126,6 @@ void kb_replicas(const struct ki_topic *t, int32_t p, const struct kb_leader *le
     }
 }
 
-bool kb_topic_name_valid(struct kc_str name)
-{
-    if (!name.ptr || name.len < 1 || name.len > KP_NAME_MAX || kc_str_eqz(name, ".") ||
-        kc_str_eqz(name, "..")) {
-        return false;
-    }
-    for (int32_t i = 0; i < name.len; i++) {
-        unsigned char ch = (unsigned char)name.ptr[i];
-        bool plain =
-            (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9');
-        if (!plain && ch != '.' && ch != '_' && ch != '-') {
-            return false;
-        }
-    }
-    return true;
-}
-
 const struct ki_topic *kb_topic(const struct kb_req *req, struct kc_str name,
                                 const struct kc_uuid *id, int16_t *ret_error)
 {

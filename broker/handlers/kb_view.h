@@ -43,14 +43,11 @@ struct kb_replicas {
 void kb_replicas(const struct ki_topic *t, int32_t p, const struct kb_leader *leader,
                  struct kb_replicas *ret);
 
-/* Kafka's rule (Topic.validate): 1-249 of [a-zA-Z0-9._-], neither "." nor "..". */
-bool kb_topic_name_valid(struct kc_str name);
 /* The topic a request names: by id if the id is set, else by name. NULL and an error otherwise. */
 const struct ki_topic *kb_topic(const struct kb_req *req, struct kc_str name,
                                 const struct kc_uuid *id, int16_t *ret_error);
 
-/* Bits of authorized operations where nothing is forbidden, and the value for "not asked". */
+/* Bits of authorized operations where nothing is forbidden. */
 enum { KB_OPS_TOPIC = 3576, KB_OPS_CLUSTER = 8096, KB_OPS_GROUP = 328 };
-#define KB_OPS_NOT_ASKED INT32_MIN
 
 #endif

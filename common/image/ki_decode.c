@@ -71,14 +71,6 @@ static bool get_hash(const json_t *v, char ret[17])
            strspn(ret, "0123456789abcdef") == 16;
 }
 
-static bool name_ok(const char *s)
-{
-    size_t n = strlen(s);
-    return n > 0 && n <= KP_NAME_MAX &&
-           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n &&
-           strcmp(s, ".") != 0 && strcmp(s, "..") != 0;
-}
-
 /* ---- configs ---- */
 
 static int config_cmp(const void *a, const void *b)
@@ -172,7 +164,8 @@ static int get_topic(const json_t *v, const struct table *incs, struct kc_arena 
 {
     const json_t *name = json_object_get(v, "name"), *parts = json_object_get(v, "parts");
     if (!json_is_string(name) || strlen(json_string_value(name)) != json_string_length(name) ||
-        !name_ok(json_string_value(name)) || !get_uuid(json_object_get(v, "id"), &t->id)) {
+        !ki_topic_name_valid(kc_str_of(json_string_value(name))) ||
+        !get_uuid(json_object_get(v, "id"), &t->id)) {
         return BAD(err, "topic without a valid name or id");
     }
     t->name = json_string_value(name);

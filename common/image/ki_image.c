@@ -269,6 +269,12 @@ const struct ki_topic *ki_topic_by_name(const struct ki_image *im, struct kc_str
     return NULL;
 }
 
+const struct ki_topic *ki_slot_topic(const struct ki_image *im, int32_t kind)
+{
+    const struct ki_topic *t = ki_topic_by_name(im, kc_str_of(ki_slot_topic_name(kind)));
+    return t && t->internal ? t : NULL;
+}
+
 const struct kp_row *ki_row(const struct ki_image *im, int32_t broker)
 {
     int32_t lo = 0, hi = im->n_rows;

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/kc_error.h"
+#include "image/ki_names.h"
 #include "policy/kp_types.h"
 
 struct ki_config {
@@ -64,6 +65,8 @@ void ki_image_unref(struct ki_image *im); /* NULL allowed */
 const struct ki_topic *ki_topic_by_id(const struct ki_image *im, const struct kc_uuid *id);
 /* Tombstones are not found by name. */
 const struct ki_topic *ki_topic_by_name(const struct ki_image *im, struct kc_str name);
+/* The internal topic whose partitions are slots of this kind; NULL: there is none yet. */
+const struct ki_topic *ki_slot_topic(const struct ki_image *im, int32_t kind);
 const struct kp_row *ki_row(const struct ki_image *im, int32_t broker); /* NULL = gone */
 /* NULL: no such topic, or no such partition. */
 const struct kp_part *ki_part(const struct ki_image *im, const struct kc_uuid *topic_id,

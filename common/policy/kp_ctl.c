@@ -168,12 +168,6 @@ void kp_ctl_activate(struct kp_ctl *c, int64_t now_ms)
     kp_ctl_paused(c, now_ms);
 }
 
-void kp_ctl_deactivate(struct kp_ctl *c)
-{
-    c->active = false;
-    c->decided = false;
-}
-
 static bool has_assignment(const struct kp_ctl *c)
 {
     for (int32_t k = 0; k < c->n_topics; k++) {

@@ -54,7 +54,6 @@ void kp_ctl_slice_deleted(struct kp_ctl *c, const char *slice_key, int64_t now_m
  * yet, brokers may create it. Returns 0, KC_E_TOO_LARGE (limits) or -ENOMEM. */
 int kp_ctl_topic(struct kp_ctl *c, const struct kc_uuid *id, bool internal, int32_t slot_kind,
                  int32_t n_parts, bool fresh) KC_MUST_CHECK;
-enum { KP_NOT_SLOTS = 0, KP_GROUP_SLOTS = 1, KP_TXN_SLOTS = 2 }; /* slot_kind */
 /* Deletion: the topic stays as a tombstone until kp_ctl_topic_forget (its directory is reported
  * removed). Its partitions keep an alive assignee: the one assigned partition 0 removes the
  * directory, so that a dead leader cannot leave it behind. */
@@ -133,9 +132,8 @@ void kp_ctl_restore_row(struct kp_ctl *c, const struct kp_row *row);
 void kp_ctl_restore_part(struct kp_ctl *c, const struct kc_uuid *id, int32_t partition,
                          const struct kp_part *part);
 void kp_ctl_restore_homes(struct kp_ctl *c, int32_t slot_kind, const int32_t homes[KP_SLOTS]);
-/* This host now decides (R62 grace starts) / no longer decides (facts are still taken). */
+/* This host decides from now on (R62: the grace starts); until then facts are taken, and that is all. */
 void kp_ctl_activate(struct kp_ctl *c, int64_t now_ms);
-void kp_ctl_deactivate(struct kp_ctl *c);
 /* The owner's loop was not running for a while (a pause of more than 500 ms, a reconnect): message
  * ages restart (design.md, 3). */
 void kp_ctl_paused(struct kp_ctl *c, int64_t now_ms);

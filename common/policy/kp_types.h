@@ -14,9 +14,13 @@ enum {
     KP_NAME_MAX = 249, /* a topic name, as in Kafka */
     KP_HOST_MAX = 253, /* a DNS name */
     KP_SHARDS = 16, /* shards of the image; topic id -> shard */
+    KP_TOPIC_PARTS_MAX = 20000, /* partitions of one topic */
     KP_SLOTS = 50, /* partitions of __consumer_offsets and of __transaction_state */
     KP_NO_BROKER = -1
 };
+
+/* What the partitions of a topic are: those of the internal topics are slots of coordinators. */
+enum { KP_NOT_SLOTS = 0, KP_GROUP_SLOTS = 1, KP_TXN_SLOTS = 2 };
 
 /* One broker's health, as the alive set sees it (R11). alive = KP_ALIVE. */
 enum kp_health { KP_DEAD, KP_ALIVE, KP_DRAINING };

@@ -10,8 +10,6 @@
 #include "hb/hb_convert.h"
 
 enum {
-    REQUEST_TIMED_OUT = 7,
-    THROTTLING_QUOTA_EXCEEDED = 89,
     ASKED_MAX = 32, /* of one process at the API loop at once */
     QUEUED_MAX = 4096
 };
@@ -26,7 +24,7 @@ struct ko_process {
 
 /* A ticket at the API loop names its request; it may be gone when the outcome comes. */
 struct ticket {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     struct kc_uuid process;
     uint64_t sequence;
 };
@@ -307,7 +305,8 @@ void ko_admin_request(struct ko_stream *s, const Kaas__Heartbeat__AdminRequest *
 {
     struct ko_cc *cc = ko_cc_find(s->c, s->cluster);
     if (!cc || !s->admitted || !ko_cc_decides(cc) || kc_uuid_is_zero(&s->process)) {
-        turn_away(s, m->sequence, REQUEST_TIMED_OUT, "this operator does not decide (yet)");
+        turn_away(s, m->sequence, KO_KAFKA_REQUEST_TIMED_OUT,
+                  "this operator does not decide (yet)");
         return;
     }
     struct ko_process *p = process_get(cc, &s->process);
@@ -321,7 +320,7 @@ void ko_admin_request(struct ko_stream *s, const Kaas__Heartbeat__AdminRequest *
     }
     r = p && p->n_open < QUEUED_MAX ? req_new(m) : NULL;
     if (!r) {
-        turn_away(s, m->sequence, THROTTLING_QUOTA_EXCEEDED, "too many changes under way");
+        turn_away(s, m->sequence, KO_KAFKA_THROTTLING_QUOTA_EXCEEDED, "too many changes under way");
         return;
     }
     r->stream = s->id;

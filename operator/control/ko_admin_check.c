@@ -4,20 +4,8 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_admin_int.h"
-
-enum kafka_code {
-    UNKNOWN_TOPIC_OR_PARTITION = 3,
-    INVALID_TOPIC_EXCEPTION = 17,
-    TOPIC_ALREADY_EXISTS = 36,
-    INVALID_PARTITIONS = 37,
-    INVALID_REPLICATION_FACTOR = 38,
-    INVALID_REQUEST = 42,
-    POLICY_VIOLATION = 44,
-    UNKNOWN_SERVER_ERROR_CODE = -1,
-    TOPIC_DELETION_DISABLED = 73,
-    UNKNOWN_TOPIC_ID = 100
-};
 
 #define SAY(r, code, ...) (snprintf((r)->message, sizeof((r)->message), __VA_ARGS__), (code))
 
@@ -41,11 +29,11 @@ static int32_t check_limits(struct ko_cc *cc, struct ko_req *r, int32_t more_top
 {
     int32_t topics, parts = count_data_parts(cc, &topics);
     if (topics + more_topics > cc->spec.max_topics) {
-        return SAY(r, POLICY_VIOLATION, "The cluster's limit of %d topics is reached",
+        return SAY(r, KO_KAFKA_POLICY_VIOLATION, "The cluster's limit of %d topics is reached",
                    (int)cc->spec.max_topics);
     }
     if (more_parts > cc->spec.max_partitions - parts) {
-        return SAY(r, POLICY_VIOLATION,
+        return SAY(r, KO_KAFKA_POLICY_VIOLATION,
                    "The cluster's limit of %d partitions would be exceeded: it has %d",
                    (int)cc->spec.max_partitions, (int)parts);
     }
@@ -57,14 +45,14 @@ static int32_t check_configs(struct ko_req *r, const struct ko_ct *t)
     int32_t max = r->n_entries + (t ? t->n_configs : 0), n = 0;
     struct ki_config *all = kc_arena_zalloc(&r->arena, (size_t)max + 1, sizeof(*all));
     if (!all) {
-        return SAY(r, INVALID_REQUEST, "The request is too large");
+        return SAY(r, KO_KAFKA_INVALID_REQUEST, "The request is too large");
     }
     for (int32_t i = 0; t && i < t->n_configs; i++) { /* copied: t may change before the answer */
         all[n].name = kc_arena_strndup(&r->arena, t->configs[i].name, strlen(t->configs[i].name));
         all[n].value =
             kc_arena_strndup(&r->arena, t->configs[i].value, strlen(t->configs[i].value));
         if (!all[n].name || !all[n].value) {
-            return SAY(r, INVALID_REQUEST, "The request is too large");
+            return SAY(r, KO_KAFKA_INVALID_REQUEST, "The request is too large");
         }
         n++;
     }
@@ -87,31 +75,32 @@ static int32_t check_configs(struct ko_req *r, const struct ko_ct *t)
 
 static int32_t check_create(struct ko_cc *cc, struct ko_req *r)
 {
-    const char *why;
-    if (!ko_name_valid_topic(r->change.topic, &why)) {
-        return SAY(r, INVALID_TOPIC_EXCEPTION, "Topic name is invalid: %s", why);
+    const char *why = ki_topic_name_fault(kc_str_of(r->change.topic));
+    if (why) {
+        return SAY(r, KO_KAFKA_INVALID_TOPIC_EXCEPTION, "Topic name is invalid: %s", why);
     }
     if (ko_cts_name(&cc->topics, r->change.topic)) {
-        return SAY(r, TOPIC_ALREADY_EXISTS, "Topic '%s' already exists.", r->change.topic);
+        return SAY(r, KO_KAFKA_TOPIC_ALREADY_EXISTS, "Topic '%s' already exists.", r->change.topic);
     }
     const char *other = ko_cts_collision(&cc->topics, r->change.topic);
     if (other) {
-        return SAY(r, INVALID_TOPIC_EXCEPTION, "Topic '%s' collides with existing topic: %s",
-                   r->change.topic, other);
+        return SAY(r, KO_KAFKA_INVALID_TOPIC_EXCEPTION,
+                   "Topic '%s' collides with existing topic: %s", r->change.topic, other);
     }
     if (r->change.partitions <= 0) {
-        return SAY(r, INVALID_PARTITIONS, "Number of partitions must be larger than 0.");
+        return SAY(r, KO_KAFKA_INVALID_PARTITIONS, "Number of partitions must be larger than 0.");
     }
     if (r->change.replication_factor == -1) {
         r->change.replication_factor = 1;
     }
     if (r->change.replication_factor <= 0) {
-        return SAY(r, INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.");
+        return SAY(r, KO_KAFKA_INVALID_REPLICATION_FACTOR,
+                   "Replication factor must be larger than 0.");
     }
     const struct kp_row *rows;
     int32_t brokers = kp_ctl_rows(cc->ctl, &rows);
     if (r->change.replication_factor > brokers) {
-        return SAY(r, INVALID_REPLICATION_FACTOR,
+        return SAY(r, KO_KAFKA_INVALID_REPLICATION_FACTOR,
                    "Unable to replicate the partition %d time(s): The target replication factor "
                    "of %d cannot be reached because only %d broker(s) are registered.",
                    (int)r->change.replication_factor, (int)r->change.replication_factor,
@@ -132,9 +121,10 @@ static struct ko_ct *existing(struct ko_cc *cc, struct ko_req *r, int32_t *ret_e
     struct ko_ct *t = by_id ? ko_cts_id(&cc->topics, &r->change.topic_id)
                             : ko_cts_name(&cc->topics, r->change.topic);
     if (!t || t->deleted) {
-        *ret_error = by_id ? SAY(r, UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-                           : SAY(r, UNKNOWN_TOPIC_OR_PARTITION,
-                                 "This server does not host this topic-partition.");
+        *ret_error =
+            by_id ? SAY(r, KO_KAFKA_UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+                  : SAY(r, KO_KAFKA_UNKNOWN_TOPIC_OR_PARTITION,
+                        "This server does not host this topic-partition.");
         return NULL;
     }
     r->change.topic_id = t->id;
@@ -142,7 +132,7 @@ static struct ko_ct *existing(struct ko_cc *cc, struct ko_req *r, int32_t *ret_e
     r->change.replication_factor = t->replication_factor;
     r->change.internal = t->internal;
     if (!r->change.topic) {
-        *ret_error = SAY(r, INVALID_REQUEST, "The request is too large");
+        *ret_error = SAY(r, KO_KAFKA_INVALID_REQUEST, "The request is too large");
         return NULL;
     }
     return t;
@@ -151,15 +141,16 @@ static struct ko_ct *existing(struct ko_cc *cc, struct ko_req *r, int32_t *ret_e
 static int32_t check_partitions(struct ko_cc *cc, struct ko_req *r, const struct ko_ct *t)
 {
     if (t->internal) {
-        return SAY(r, INVALID_REQUEST, "The partitions of internal topics are fixed.");
+        return SAY(r, KO_KAFKA_INVALID_REQUEST, "The partitions of internal topics are fixed.");
     }
     if (r->change.partitions < t->n_parts) {
-        return SAY(r, INVALID_PARTITIONS,
+        return SAY(r, KO_KAFKA_INVALID_PARTITIONS,
                    "The topic %s currently has %d partition(s); %d would not be an increase.",
                    t->name, (int)t->n_parts, (int)r->change.partitions);
     }
     if (r->change.partitions == t->n_parts) {
-        return SAY(r, INVALID_PARTITIONS, "Topic already has %d partition(s).", (int)t->n_parts);
+        return SAY(r, KO_KAFKA_INVALID_PARTITIONS, "Topic already has %d partition(s).",
+                   (int)t->n_parts);
     }
     return check_limits(cc, r, 0, r->change.partitions - t->n_parts);
 }
@@ -177,7 +168,7 @@ int32_t ko_req_check(struct ko_cc *cc, struct ko_req *r)
     switch (r->change.kind) {
     case KO_DELETE_TOPIC:
         if (t->internal) {
-            return SAY(r, TOPIC_DELETION_DISABLED, "Internal topics cannot be deleted.");
+            return SAY(r, KO_KAFKA_TOPIC_DELETION_DISABLED, "Internal topics cannot be deleted.");
         }
         r->change.partitions = t->n_parts;
         return 0;
@@ -190,7 +181,7 @@ int32_t ko_req_check(struct ko_cc *cc, struct ko_req *r)
     case KO_CREATE_TOPIC:
         break;
     }
-    return SAY(r, INVALID_REQUEST, "Unknown kind of change %d", (int)r->change.kind);
+    return SAY(r, KO_KAFKA_INVALID_REQUEST, "Unknown kind of change %d", (int)r->change.kind);
 }
 
 static int32_t apply_create(struct ko_cc *cc, struct ko_req *r)
@@ -212,11 +203,12 @@ static int32_t apply_create(struct ko_cc *cc, struct ko_req *r)
         ct->told = true;
         return 0;
     case KC_E_EXISTS:
-        return SAY(r, TOPIC_ALREADY_EXISTS, "Topic '%s' already exists.", t.name);
+        return SAY(r, KO_KAFKA_TOPIC_ALREADY_EXISTS, "Topic '%s' already exists.", t.name);
     case KC_E_TOO_LARGE:
-        return SAY(r, POLICY_VIOLATION, "The cluster's limits of topics or partitions are reached");
+        return SAY(r, KO_KAFKA_POLICY_VIOLATION,
+                   "The cluster's limits of topics or partitions are reached");
     default:
-        return SAY(r, UNKNOWN_SERVER_ERROR_CODE, "The operator is out of memory");
+        return SAY(r, KO_KAFKA_UNKNOWN_SERVER_ERROR, "The operator is out of memory");
     }
 }
 
@@ -226,7 +218,7 @@ static int32_t apply_partitions(struct ko_cc *cc, struct ko_req *r, struct ko_ct
         return 0; /* the KaasTopic's own event came first */
     }
     if (kp_ctl_topic(cc->ctl, &t->id, false, KP_NOT_SLOTS, r->change.partitions, true)) {
-        return SAY(r, POLICY_VIOLATION, "The cluster's limit of partitions is reached");
+        return SAY(r, KO_KAFKA_POLICY_VIOLATION, "The cluster's limit of partitions is reached");
     }
     t->n_parts = r->change.partitions;
     ko_dirty_topic(cc, &t->id);
@@ -246,7 +238,7 @@ int32_t ko_req_apply(struct ko_cc *cc, struct ko_req *r)
         return 0;
     }
     if (!t || t->deleted) {
-        return SAY(r, UNKNOWN_TOPIC_OR_PARTITION,
+        return SAY(r, KO_KAFKA_UNKNOWN_TOPIC_OR_PARTITION,
                    "This server does not host this topic-partition.");
     }
     if (r->change.kind == KO_CREATE_PARTITIONS) {

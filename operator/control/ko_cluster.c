@@ -4,6 +4,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_pub.h"
 
 enum { STEP_MAX_MS = 1000 };
@@ -20,7 +21,7 @@ struct ko_cc *ko_cc_get(struct ko_control *c, const char *key)
         return cc;
     }
     size_t n = strlen(key);
-    KC_ASSERT(n < KO_KEY_MAX);
+    KC_ASSERT(n < KO_CLUSTER_KEY_MAX);
     cc = kc_zalloc(sizeof(*cc));
     cc->c = c;
     memcpy(cc->key, key, n + 1);
@@ -115,19 +116,9 @@ void ko_cc_unlead(struct ko_cc *cc)
 
 /* ---- restoring ---- */
 
-static int32_t slot_kind(const struct ki_topic *t)
-{
-    if (!t->internal) {
-        return KP_NOT_SLOTS;
-    }
-    return strcmp(t->name, "__consumer_offsets") == 0    ? KP_GROUP_SLOTS
-           : strcmp(t->name, "__transaction_state") == 0 ? KP_TXN_SLOTS
-                                                         : KP_NOT_SLOTS;
-}
-
 static void restore_topic(struct ko_cc *cc, const struct ki_topic *t)
 {
-    int rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, slot_kind(t), t->n_parts, t->fresh);
+    int rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, ko_topic_kind(t), t->n_parts, t->fresh);
     if (rc) {
         kc_log(KC_ERROR, "control", "event=topic_not_restored cluster=%s topic=%s error=\"%s\"",
                cc->key, t->name, kc_strerror(rc));

@@ -273,7 +273,7 @@ void ko_control_stop(struct ko_control *c)
 /* A message about one cluster; owns what it points to through its arena. */
 struct told {
     struct kc_arena arena;
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     const char *text;
     struct ko_cluster_spec spec;
     struct ki_topic topic;
@@ -286,7 +286,7 @@ struct told {
 static struct told *told_new(const char *cluster)
 {
     size_t n = strlen(cluster);
-    KC_ASSERT(n > 0 && n < KO_KEY_MAX);
+    KC_ASSERT(n > 0 && n < KO_CLUSTER_KEY_MAX);
     struct told *t = kc_zalloc(sizeof(*t));
     kc_arena_init(&t->arena, 4096, 0);
     memcpy(t->key, cluster, n + 1);

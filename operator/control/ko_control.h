@@ -51,6 +51,23 @@ void ko_view_unref(struct ko_view *v);
 /* An admin change asked by a broker, already de-duplicated by (process id, sequence) and checked
  * against the image (names, counts, existence); the objects must now say so. The API loop calls
  * ko_control_admin_done with the outcome; only then the image changes and the broker is answered. */
+enum ko_kafka_error { /* Kafka's wire codes, as clients get them */
+                      KO_KAFKA_UNKNOWN_SERVER_ERROR = -1,
+                      KO_KAFKA_NONE = 0,
+                      KO_KAFKA_UNKNOWN_TOPIC_OR_PARTITION = 3,
+                      KO_KAFKA_REQUEST_TIMED_OUT =
+                          7, /* retriable: asked again, it may go through */
+                      KO_KAFKA_INVALID_TOPIC_EXCEPTION = 17,
+                      KO_KAFKA_TOPIC_ALREADY_EXISTS = 36,
+                      KO_KAFKA_INVALID_PARTITIONS = 37,
+                      KO_KAFKA_INVALID_REPLICATION_FACTOR = 38,
+                      KO_KAFKA_INVALID_REQUEST = 42,
+                      KO_KAFKA_POLICY_VIOLATION =
+                          44, /* also: admission or validation refused the object */
+                      KO_KAFKA_TOPIC_DELETION_DISABLED = 73,
+                      KO_KAFKA_THROTTLING_QUOTA_EXCEEDED = 89,
+                      KO_KAFKA_UNKNOWN_TOPIC_ID = 100
+};
 enum ko_admin_kind {
     KO_CREATE_TOPIC = 1,
     KO_DELETE_TOPIC,
@@ -141,7 +158,7 @@ void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki
 /* Its KaasTopic went while another process led: nothing is wanted or unwanted of it any more. */
 void ko_control_topic_forget(struct ko_control *c, const char *cluster, const struct kc_uuid *id);
 void ko_control_topic_delete(struct ko_control *c, const char *cluster, const struct kc_uuid *id);
-/* error: Kafka's code, 0 = the object says so now. */
+/* error: an enum ko_kafka_error; NONE: the object says so now. */
 void ko_control_admin_done(struct ko_control *c, uint64_t ticket, int32_t error,
                            const char *message);
 

@@ -27,7 +27,7 @@ enum {
     KO_IDLE_MS = 60000, /* one that says nothing for so long is closed */
     KO_QUEUE_MAX = 16 * 1024 * 1024, /* bytes that wait for one slow reader */
     KO_ORDERS_MAX = 1024, /* orders in one answer */
-    KO_KEY_MAX = 320, /* "namespace/name" */
+    KO_CLUSTER_KEY_MAX = 320, /* "namespace/name" */
     KO_PROCESSES_MAX = 256, /* of which admin results are remembered, a cluster */
     KO_RESULTS_MAX = 128, /* results remembered per process */
     KO_SEAL_KEEP_MS = 60000,
@@ -71,8 +71,6 @@ void ko_cts_bury(struct ko_ct_set *s, struct ko_ct *t); /* becomes a tombstone: 
 bool ko_ct_set_configs(struct ko_ct *t, const struct ki_config *configs, int32_t n);
 /* The topic without its partitions; borrows from t. */
 struct ki_topic ko_ct_view(const struct ko_ct *t);
-/* Kafka's rule of names; *ret_why (may be NULL) says what is wrong, as Kafka does. */
-bool ko_name_valid_topic(const char *name, const char **ret_why);
 /* A live name that equals this one but for '.' and '_' (they collide in metric names); NULL. */
 const char *ko_cts_collision(const struct ko_ct_set *s, const char *name);
 /* Deep copy into the arena; parts are copied when given. False: no memory. */
@@ -104,7 +102,7 @@ struct ko_seal {
 
 struct ko_cc {
     struct ko_control *c;
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     /* As told by the API loop, whoever is active. */
     struct kc_arena spec_arena;
     struct ko_cluster_spec spec;
@@ -162,7 +160,7 @@ struct ko_stream {
     uv_tcp_t tcp;
     enum ko_stream_state state;
     struct hb_reader reader;
-    char cluster[KO_KEY_MAX];
+    char cluster[KO_CLUSTER_KEY_MAX];
     struct kp_hello hello;
     struct kc_uuid process;
     char volume_cluster_id[KC_UUID_B64_LEN + 1];
@@ -261,6 +259,7 @@ void ko_merge_delete(struct ko_cc *cc, const struct kc_uuid *id);
 void ko_merge_inventory(struct ko_cc *cc, const Kaas__Heartbeat__Inventory *inv);
 void ko_merge_internal(struct ko_cc *cc);
 void ko_merge_adopt(struct ko_cc *cc);
+int32_t ko_topic_kind(const struct ki_topic *t); /* KP_NOT_SLOTS, … */
 /* Adds a topic to state and controller: 0, KC_E_TOO_LARGE, KC_E_EXISTS. */
 int ko_topic_add(struct ko_cc *cc, const struct ki_topic *t, struct ko_ct **ret);
 void ko_topic_delete(struct ko_cc *cc, struct ko_ct *t);
@@ -281,8 +280,6 @@ struct ko_stream *ko_stream_find(struct ko_control *c, uint64_t id);
 /* ko_session.c: 0, or an error that closes the stream */
 int ko_session_frame(struct ko_stream *s, struct kc_bytes frame, struct kc_err *err);
 void ko_session_closed(struct ko_stream *s);
-/* Says why and closes. */
-void ko_session_refuse(struct ko_stream *s, const char *why, bool condemned);
 
 /* ko_answers.c */
 void ko_answer(struct ko_stream *s, bool even_if_nothing_new);

@@ -6,6 +6,7 @@
 #include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_int.h"
 
 #define ADDRESS_KEY "kaas.dev/heartbeat-address"
@@ -131,7 +132,9 @@ static void on_wrote(void *ctx, const struct ko_result *r)
         kp_lease_wrote(&k->lease, &d, started, now);
     } else {
         if (r->code && r->code != 409) {
-            kc_log(KC_WARN, "control", "event=lease_write code=%d reason=%s", r->code, r->reason);
+            struct kc_log_buf lb;
+            kc_log(KC_WARN, "control", "event=lease_write code=%d reason=%s", r->code,
+                   kc_log_str(kc_str_of(r->reason), &lb));
         }
         kp_lease_failed(&k->lease, now);
     }

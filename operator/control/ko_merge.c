@@ -10,20 +10,9 @@
 
 enum { ADOPT_MAX = 200000 }; /* partitions that a volume may bring along */
 
-static const struct {
-    const char *name;
-    int32_t kind;
-} internal_topics[] = {{"__consumer_offsets", KP_GROUP_SLOTS},
-                       {"__transaction_state", KP_TXN_SLOTS}};
-
-static int32_t kind_of(const struct ki_topic *t)
+int32_t ko_topic_kind(const struct ki_topic *t)
 {
-    for (size_t i = 0; t->internal && i < KC_ARRAY_LEN(internal_topics); i++) {
-        if (strcmp(t->name, internal_topics[i].name) == 0) {
-            return internal_topics[i].kind;
-        }
-    }
-    return KP_NOT_SLOTS;
+    return t->internal ? ki_slot_kind(kc_str_of(t->name)) : KP_NOT_SLOTS;
 }
 
 void ko_dirty_topic(struct ko_cc *cc, const struct kc_uuid *id)
@@ -38,7 +27,7 @@ int ko_topic_add(struct ko_cc *cc, const struct ki_topic *t, struct ko_ct **ret)
     if (ko_cts_id(&cc->topics, &t->id) || ko_cts_name(&cc->topics, t->name)) {
         return KC_E_EXISTS;
     }
-    int rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, kind_of(t), t->n_parts, t->fresh);
+    int rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, ko_topic_kind(t), t->n_parts, t->fresh);
     if (rc) {
         return rc;
     }
@@ -58,7 +47,7 @@ void ko_topic_delete(struct ko_cc *cc, struct ko_ct *t)
 /* ---- callbacks on the API loop ---- */
 
 struct gone {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     struct kc_uuid id;
 };
 
@@ -95,7 +84,7 @@ void ko_topic_removed(struct ko_cc *cc, const struct kc_uuid *id)
 
 struct adoption {
     struct kc_arena arena;
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     struct ki_topic *topics;
     int32_t n;
 };
@@ -230,7 +219,7 @@ static void adopt_topic(struct ko_cc *cc, const Kaas__Heartbeat__InventoryTopic 
         configs[t.n_configs++] = (struct ki_config){v->configs[i]->name, v->configs[i]->value};
     }
     struct kc_log_buf name;
-    if (kc_uuid_is_zero(&t.id) || !ko_name_valid_topic(v->name, NULL) || t.n_parts <= 0) {
+    if (kc_uuid_is_zero(&t.id) || !ki_topic_name_valid(kc_str_of(v->name)) || t.n_parts <= 0) {
         kc_log(KC_ERROR, "control", "event=inventory_entry cluster=%s topic=%s error=invalid",
                cc->key, kc_log_str(kc_str_of(v->name), &name));
         return;
@@ -280,12 +269,13 @@ void ko_merge_inventory(struct ko_cc *cc, const Kaas__Heartbeat__Inventory *inv)
 void ko_merge_internal(struct ko_cc *cc)
 {
     static const struct ki_config compact = {"cleanup.policy", "compact"};
-    for (size_t i = 0; i < KC_ARRAY_LEN(internal_topics); i++) {
-        if (ko_cts_name(&cc->topics, internal_topics[i].name)) {
+    for (int32_t kind = KP_GROUP_SLOTS; kind <= KP_TXN_SLOTS; kind++) {
+        const char *name = ki_slot_topic_name(kind);
+        if (ko_cts_name(&cc->topics, name)) {
             continue;
         }
         struct ki_topic t = {.id = kc_uuid_random(),
-                             .name = internal_topics[i].name,
+                             .name = name,
                              .internal = true,
                              .fresh = true,
                              .n_configs = 1,

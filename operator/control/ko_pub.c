@@ -17,7 +17,8 @@ struct call {
     int32_t index;
 };
 
-void *ko_pub_call(struct ko_pub *p, int32_t index)
+/* A call of the store about a document, to be its ctx (ko_pub_answer); adds to waiting. */
+static void *new_call(struct ko_pub *p, int32_t index)
 {
     struct call *x = kc_alloc(sizeof(*x));
     *x = (struct call){.p = p, .attempt = p->attempt, .index = index};
@@ -105,7 +106,7 @@ static void doc_name(const struct ko_pub *p, int32_t index, char *out, size_t si
 
 static json_t *metadata(const struct ko_pub *p, int32_t index)
 {
-    char name[KO_KEY_MAX + 16];
+    char name[KO_CLUSTER_KEY_MAX + 16];
     doc_name(p, index, name, sizeof(name));
     json_t *meta = p->docs[index] ? json_deep_copy(json_object_get(p->docs[index], "metadata"))
                                   : json_pack("{s:s, s:s}", "namespace", p->ns, "name", name);
@@ -126,10 +127,10 @@ static json_t *metadata(const struct ko_pub *p, int32_t index)
 
 void ko_pub_get(struct ko_pub *p, int32_t index, ko_done done)
 {
-    char name[KO_KEY_MAX + 16];
+    char name[KO_CLUSTER_KEY_MAX + 16];
     struct ko_store *s = p->c->o.store;
     doc_name(p, index, name, sizeof(name));
-    s->ops->get(s, KO_CONFIGMAP, p->ns, name, done, ko_pub_call(p, index));
+    s->ops->get(s, KO_CONFIGMAP, p->ns, name, done, new_call(p, index));
 }
 
 void ko_pub_put(struct ko_pub *p, int32_t index, json_t *payload, ko_done done)
@@ -141,9 +142,9 @@ void ko_pub_put(struct ko_pub *p, int32_t index, json_t *payload, ko_done done)
     json_t *doc = json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", "v1", "kind", "ConfigMap",
                             "metadata", meta, "data", data);
     if (p->docs[index]) {
-        s->ops->update(s, KO_CONFIGMAP, doc, done, ko_pub_call(p, index));
+        s->ops->update(s, KO_CONFIGMAP, doc, done, new_call(p, index));
     } else {
-        s->ops->create(s, KO_CONFIGMAP, doc, done, ko_pub_call(p, index));
+        s->ops->create(s, KO_CONFIGMAP, doc, done, new_call(p, index));
     }
     json_decref(doc);
     json_decref(payload);

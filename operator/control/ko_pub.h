@@ -13,18 +13,17 @@
 /* A publication: what the image is to say. The arena owns everything in it. */
 struct ko_batch {
     struct kc_arena arena;
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     uint32_t shards; /* bit s: topics[s] is new */
     struct ki_topic *topics[KP_SHARDS];
     int32_t n_topics[KP_SHARDS];
     struct ki_image proto; /* order, cluster id, rows, homes, configs */
 };
-struct ko_batch *ko_batch_new(const char *key);
 void ko_batch_free(void *b);
 
 /* What the API loop says when an image is taken over. */
 struct ko_loaded {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     uint64_t ticket;
     struct ki_image *image; /* with order; never NULL */
     uint32_t unwritten; /* bit s: shard s is to be written, whatever the root says */
@@ -32,19 +31,19 @@ struct ko_loaded {
 };
 /* And at the end of a publication. */
 struct ko_published {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     struct kp_order order;
     bool deposed; /* a newer term stands: not published, load again */
 };
 
 /* Documents found missing or changed by another hand: to be published again. */
 struct ko_mend {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     uint32_t shards; /* 0: the root alone */
 };
 
 struct ko_load {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     char *uid; /* of the KaasCluster */
     uint64_t ticket;
 };

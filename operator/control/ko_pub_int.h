@@ -9,8 +9,8 @@ enum { KO_ROOT = KP_SHARDS, KO_DOCS = KP_SHARDS + 1 }; /* index of the root besi
 
 struct ko_pub {
     struct ko_control *c;
-    char key[KO_KEY_MAX];
-    char ns[KO_KEY_MAX], name[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
+    char ns[KO_CLUSTER_KEY_MAX], name[KO_CLUSTER_KEY_MAX];
     char *uid; /* of the KaasCluster */
     uint64_t ticket;
     uint64_t attempt; /* answers to calls of older ones are ignored */
@@ -32,8 +32,6 @@ struct ko_pub {
     struct kc_list calls; /* under way; they outlive the publisher */
 };
 
-/* A call of the store: which document, of which attempt. Returned as its ctx; adds to waiting. */
-void *ko_pub_call(struct ko_pub *p, int32_t index);
 /* The publisher, if the answer is one it waits for; frees the call. */
 struct ko_pub *ko_pub_answer(void *call, int32_t *ret_index);
 

@@ -6,6 +6,7 @@
 #include "base/kc_json.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_pub_int.h"
 #include "store/ko_object.h"
 
@@ -50,8 +51,9 @@ static struct ki_image *decode_root(struct ko_pub *p)
     json_decref(payload);
     if (!im) {
         /* Rebuilt from the shards and from what brokers report; the volume holds the truth. */
-        kc_log(KC_ERROR, "publisher", "event=root_unreadable cluster=%s error=\"%s\"", p->key,
-               err.msg);
+        struct kc_log_buf lb;
+        kc_log(KC_ERROR, "publisher", "event=root_unreadable cluster=%s error=%s", p->key,
+               kc_log_str(kc_str_of(err.msg), &lb));
         return empty_root();
     }
     return im;

@@ -8,7 +8,7 @@
 #include "base/kc_mem.h"
 #include "control/ko_pub.h"
 
-struct ko_batch *ko_batch_new(const char *key)
+static struct ko_batch *new_batch(const char *key)
 {
     struct ko_batch *b = kc_zalloc(sizeof(*b));
     kc_arena_init(&b->arena, 64 * 1024, 0);
@@ -96,7 +96,7 @@ void ko_publish_soon(struct ko_cc *cc, int64_t now_ms)
         return; /* many brokers fell silent at once: first be sure that we still lead */
     }
     cc->confirm_ms = -1;
-    struct ko_batch *b = ko_batch_new(cc->key);
+    struct ko_batch *b = new_batch(cc->key);
     b->shards = cc->dirty_shards;
     if (!add_root(cc, b) || !add_shards(cc, b)) {
         kc_log(KC_ERROR, "control", "event=publish_no_memory cluster=%s", cc->key);

@@ -33,7 +33,8 @@ static int send_hello(struct ko_stream *s, Kaas__Heartbeat__HelloAnswer *h)
     return ko_stream_send(s, &m);
 }
 
-void ko_session_refuse(struct ko_stream *s, const char *why, bool condemned)
+/* Says why and closes. */
+static void refuse(struct ko_stream *s, const char *why, bool condemned)
 {
     Kaas__Heartbeat__HelloAnswer h = KAAS__HEARTBEAT__HELLO_ANSWER__INIT;
     h.reason = (char *)(uintptr_t)why;
@@ -75,12 +76,12 @@ static void accept_as_active(struct ko_cc *cc, struct ko_stream *s)
 {
     struct kc_err err = {0};
     if (!volume_fits(cc, s)) {
-        ko_session_refuse(s, "the volume belongs to another cluster", false);
+        refuse(s, "the volume belongs to another cluster", false);
         return;
     }
     int rc = kp_ctl_hello(cc->ctl, &s->hello, ko_now(s->c), &err);
     if (rc) {
-        ko_session_refuse(s, err.msg, rc == KC_E_FENCED);
+        refuse(s, err.msg, rc == KC_E_FENCED);
         return;
     }
     s->admitted = true;
@@ -104,7 +105,7 @@ static void accept_as_active(struct ko_cc *cc, struct ko_stream *s)
 struct identity {
     uint64_t stream;
     struct ko_control *c;
-    char cluster[KO_KEY_MAX];
+    char cluster[KO_CLUSTER_KEY_MAX];
     char pod_name[256];
     char pod_uid[40];
     char *token;
@@ -126,13 +127,13 @@ static void on_identity(struct ko_control *c, void *arg)
     if (s && s->state == KO_ST_AUTH) {
         struct ko_cc *cc = cluster_of(s);
         if (!id->ok) {
-            ko_session_refuse(s, id->why[0] ? id->why : "not who it says it is", false);
+            refuse(s, id->why[0] ? id->why : "not who it says it is", false);
         } else if (!cc) {
-            ko_session_refuse(s, "no such KaasCluster here", false);
+            refuse(s, "no such KaasCluster here", false);
         } else if (!c->keeper.leader) {
             accept_as_standby(s);
         } else if (!ko_cc_held(cc)) {
-            ko_session_refuse(s, "the operator is taking over; dial again", false);
+            refuse(s, "the operator is taking over; dial again", false);
         } else {
             accept_as_active(cc, s);
         }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/kc_mem.h"
+#include "base/kc_str.h"
 #include "control/ko_int.h"
 
 static void configs_free(struct ki_config *configs, int32_t n)
@@ -118,17 +119,6 @@ struct ki_topic ko_ct_view(const struct ko_ct *t)
                              .replication_factor = t->replication_factor};
 }
 
-static bool collide(const char *a, const char *b)
-{
-    for (; *a && *b; a++, b++) {
-        char x = *a == '.' ? '_' : *a, y = *b == '.' ? '_' : *b;
-        if (x != y) {
-            return false;
-        }
-    }
-    return *a == *b;
-}
-
 const char *ko_cts_collision(const struct ko_ct_set *s, const char *name)
 {
     if (!strpbrk(name, "._")) {
@@ -136,7 +126,8 @@ const char *ko_cts_collision(const struct ko_ct_set *s, const char *name)
     }
     struct kc_map_iter it = {0};
     for (struct kc_map_entry *e; (e = kc_map_next(&s->by_name, &it));) {
-        if (collide(e->key, name) && strcmp(e->key, name) != 0) {
+        if (ki_topic_names_collide(kc_str_of(e->key), kc_str_of(name)) &&
+            strcmp(e->key, name) != 0) {
             return e->key;
         }
     }
@@ -178,24 +169,4 @@ bool ko_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_to
         to->parts = parts;
     }
     return true;
-}
-
-bool ko_name_valid_topic(const char *name, const char **ret_why)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    const char *why = NULL;
-    if (!name[0]) {
-        why = "the empty string is not allowed";
-    } else if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-        why = "'.' and '..' are not allowed";
-    } else if (strlen(name) > KP_NAME_MAX) {
-        why = "it is longer than the max allowed length 249";
-    } else if (name[strspn(name, letters)] != '\0') {
-        why = "it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'";
-    }
-    if (ret_why) {
-        *ret_why = why;
-    }
-    return why == NULL;
 }

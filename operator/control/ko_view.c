@@ -84,7 +84,7 @@ void ko_view_send(struct ko_cc *cc, int64_t now_ms)
 }
 
 struct events {
-    char key[KO_KEY_MAX];
+    char key[KO_CLUSTER_KEY_MAX];
     int32_t n;
     struct kp_event list[];
 };

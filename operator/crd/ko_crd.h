@@ -106,8 +106,6 @@ int ko_topic_parse(json_t *doc, struct ko_topic **ret, struct ko_field_errors *e
  * ko_topic_parse: such a topic is well named, and what is in force of it stays. 0 or KC_E_CONFIG. */
 int ko_topic_check_config(const struct ko_topic *t, struct ko_field_errors *errs);
 void ko_topic_free(struct ko_topic *t);
-/* Kafka's rule: 1..249 of [a-zA-Z0-9._-], not "." or "..". */
-bool ko_topic_name_valid(const char *name);
 /* The object name of a topic: its own name if that is a valid object name, else (or with a salt, when
  * that name is taken) a slug of it plus 10 hex digits of a hash of name and salt. */
 void ko_topic_object_name(const char *topic, const char *salt, char out[254]);

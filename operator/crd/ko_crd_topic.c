@@ -8,15 +8,9 @@
 #include "base/kc_str.h"
 #include "crd/ko_crd_fields.h"
 #include "image/ki_keys.h"
+#include "image/ki_names.h"
 
-enum { ARENA_CHUNK = 1024, ARENA_MAX = 256 * 1024, PARTITIONS_MAX = 20000, TOPIC_MAX = 249 };
-
-bool ko_topic_name_valid(const char *name)
-{
-    size_t len = strlen(name);
-    return len >= 1 && len <= TOPIC_MAX && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
-}
+enum { ARENA_CHUNK = 1024, ARENA_MAX = 256 * 1024 };
 
 static bool low_alnum(char c)
 {
@@ -58,14 +52,13 @@ static void parse_fields(struct ko_topic *t, struct ko_field_errors *e)
         ko_field_error(e, "spec.cluster", "must name a KaasCluster of this namespace");
     }
     t->topic = ko_field_str(d, "spec.topicName", t->name, e);
-    if (!ko_topic_name_valid(t->topic)) {
+    if (!ki_topic_name_valid(kc_str_of(t->topic))) {
         ko_field_error(e, "spec.topicName",
                        "must be 1 to 249 letters, digits, dots, underscores or dashes");
-    } else if (strcmp(t->topic, "__consumer_offsets") == 0 ||
-               strcmp(t->topic, "__transaction_state") == 0) {
+    } else if (ki_slot_kind(kc_str_of(t->topic)) != KP_NOT_SLOTS) {
         ko_field_error(e, "spec.topicName", "is an internal topic, which the brokers manage");
     }
-    t->partitions = (int32_t)ko_field_int(d, "spec.partitions", 1, 1, PARTITIONS_MAX, e);
+    t->partitions = (int32_t)ko_field_int(d, "spec.partitions", 1, 1, KP_TOPIC_PARTS_MAX, e);
     /* Virtual: nothing is replicated between brokers, clients just read the number back. */
     t->replication_factor = (int32_t)ko_field_int(d, "spec.replicationFactor", 1, 1, 32767, e);
     t->n_settings = ko_field_settings(d, "spec.config", &t->arena, &t->settings, e);

@@ -8,34 +8,26 @@
 #include "base/kc_str.h"
 #include "reconcile/ko_rec.h"
 
-/* Kafka's wire codes that an admin request may end with here. */
-enum {
-    UNKNOWN_SERVER_ERROR = -1,
-    NONE = 0,
-    UNKNOWN_TOPIC = 3,
-    REQUEST_TIMED_OUT = 7, /* retriable: the API server did not answer, or somebody was faster */
-    TOPIC_EXISTS = 36,
-    POLICY_VIOLATION = 44, /* admission or validation refused the object */
-    ATTEMPTS = 3
-};
+enum { ATTEMPTS = 3 };
 
+/* What an answer of the API server means to the client. */
 static int32_t kafka_code(const struct ko_result *res)
 {
     switch (res->code) {
     case 200:
     case 201:
     case 202:
-        return NONE;
+        return KO_KAFKA_NONE;
     case 404:
-        return UNKNOWN_TOPIC;
+        return KO_KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
     case 403:
     case 422:
     case 400:
-        return POLICY_VIOLATION;
+        return KO_KAFKA_POLICY_VIOLATION;
     default:
         return res->code == 0 || res->code == 409 || res->code == 429 || res->code >= 500
-                   ? REQUEST_TIMED_OUT
-                   : UNKNOWN_SERVER_ERROR;
+                   ? KO_KAFKA_REQUEST_TIMED_OUT
+                   : KO_KAFKA_UNKNOWN_SERVER_ERROR;
     }
 }
 
@@ -106,7 +98,9 @@ static void on_made(void *ctx, const struct ko_result *res)
         return;
     }
     if (res->code != 201) {
-        make_finish(m, res->code == 409 && claimed ? TOPIC_EXISTS : kafka_code(res), res->message);
+        make_finish(m,
+                    res->code == 409 && claimed ? KO_KAFKA_TOPIC_ALREADY_EXISTS : kafka_code(res),
+                    res->message);
         return;
     }
     json_t *doc = ko_doc_new(KO_KAASTOPIC, ko_ns(res->doc), ko_name(res->doc));
@@ -146,7 +140,7 @@ void ko_rec_make_topic(struct ko_rec *r, const struct ko_make *mk, uint64_t tick
     struct ko_topic_name *n = ko_rec_name(r, mk->cluster, mk->topic, true);
     const char *slash = strchr(mk->cluster, '/');
     if (!n || !slash) {
-        done(r, ticket, UNKNOWN_SERVER_ERROR, "name too long");
+        done(r, ticket, KO_KAFKA_UNKNOWN_SERVER_ERROR, "name too long");
         return;
     }
     struct make_op *m = ko_op_new(r, sizeof(*m), make_fini);
@@ -206,7 +200,7 @@ static void create(struct ko_rec *r, const struct ko_admin *a)
     char id[KC_UUID_B64_LEN + 1];
     struct ko_topic_name *n = ko_rec_name(r, a->cluster, a->topic, false);
     if (n && (n->creating || ko_rec_claimed(n))) {
-        answer(r, a->ticket, TOPIC_EXISTS, "a KaasTopic of this name exists");
+        answer(r, a->ticket, KO_KAFKA_TOPIC_ALREADY_EXISTS, "a KaasTopic of this name exists");
         return;
     }
     kc_uuid_to_b64(&a->topic_id, id);
@@ -259,17 +253,20 @@ void ko_rec_admin(struct ko_rec *r, const struct ko_admin *a)
     struct ko_topic_name *n = ko_rec_name(r, a->cluster, a->topic, false);
     struct ko_to *owner = n ? ko_rec_owner(n) : NULL;
     struct ko_rc *c = ko_rec_cluster(r, a->cluster);
+    struct kc_log_buf topic, principal;
     kc_log(KC_INFO, "reconcile", "event=admin kind=%d cluster=%s topic=%s principal=%s",
-           (int)a->kind, a->cluster, a->topic, a->principal);
+           (int)a->kind, a->cluster, kc_log_str(kc_str_of(a->topic), &topic),
+           kc_log_str(kc_str_of(a->principal), &principal));
     if (a->internal) {
-        answer(r, a->ticket, NONE, "");
+        answer(r, a->ticket, KO_KAFKA_NONE, "");
     } else if (!c || !c->doc || ko_deleting(c->doc)) {
-        answer(r, a->ticket, REQUEST_TIMED_OUT, "the KaasCluster is being deleted");
+        answer(r, a->ticket, KO_KAFKA_REQUEST_TIMED_OUT, "the KaasCluster is being deleted");
     } else if (a->kind == KO_CREATE_TOPIC) {
         create(r, a);
     } else if (!owner) {
         /* Deleted on both sides at once, or an object that is being made again. */
-        answer(r, a->ticket, a->kind == KO_DELETE_TOPIC ? NONE : REQUEST_TIMED_OUT,
+        answer(r, a->ticket,
+               a->kind == KO_DELETE_TOPIC ? KO_KAFKA_NONE : KO_KAFKA_REQUEST_TIMED_OUT,
                "the KaasTopic is not there (yet)");
     } else if (a->kind == KO_DELETE_TOPIC) {
         delete (r, a, n, owner);

@@ -140,7 +140,7 @@ static void join_name(struct ko_rec *r, struct ko_to *t)
     char cluster[KO_KEY_MAX];
     const char *name = kc_json_str(t->doc, "spec.cluster", "");
     const char *topic = kc_json_str(t->doc, "spec.topicName", ko_name(t->doc));
-    if (!*name || strchr(name, '/') || !ko_topic_name_valid(topic)) {
+    if (!*name || strchr(name, '/') || !ki_topic_name_valid(kc_str_of(topic))) {
         return;
     }
     int len = snprintf(cluster, sizeof(cluster), "%s/%s", ko_ns(t->doc), name);
@@ -420,10 +420,12 @@ static void run_object(struct ko_rec *r, const char *queue_key, struct ko_to *t,
     struct ko_topic *spec;
     char text[600];
     struct topic_status s = {.partitions = -1, .message = text};
-    if (ko_topic_parse(t->doc, &spec, &errs) || !t->name) {
+    int rc = ko_topic_parse(t->doc, &spec, &errs);
+    if (rc || !t->name) {
         s.reason = "InvalidSpec";
-        ko_field_errors_join(&errs, text, sizeof(text));
+        s.message = rc ? ko_field_errors_join(&errs, text, sizeof(text)) : "the names are too long";
         finish_with(r, queue_key, t, &s);
+        ko_topic_free(spec);
         return;
     }
     struct ko_to *owner = ko_rec_owner(t->name);
@@ -473,7 +475,9 @@ static void on_made_again(struct ko_rec *r, uint64_t ticket, int32_t code, const
     (void)r;
     (void)ticket;
     if (code) {
-        kc_log(KC_WARN, "reconcile", "event=topic_object_failed code=%d why=\"%s\"", code, why);
+        struct kc_log_buf lb;
+        kc_log(KC_WARN, "reconcile", "event=topic_object_failed code=%d error=%s", code,
+               kc_log_str(kc_str_of(why), &lb));
     }
 }
 

@@ -30,9 +30,29 @@ static bool stale(const struct ko_local_call *c, const struct ko_local_object *o
     return false;
 }
 
-static void not_found(const struct ko_local_call *c, enum ko_kind k, const char *name)
+/* The object; NULL: refused, there is none. */
+static struct ko_local_object *find(const struct ko_local_call *c, enum ko_kind k, const char *ns,
+                                    const char *name)
 {
-    ko_local_refuse(c, 404, "NotFound", "%s \"%.100s\" not found", ko_kind_info(k)->plural, name);
+    struct ko_local_object *o = ko_local_find(c->s, k, ns, name);
+    if (!o) {
+        ko_local_refuse(c, 404, "NotFound", "%s \"%.100s\" not found", ko_kind_info(k)->plural,
+                        name);
+    }
+    return o;
+}
+
+static const char *ns_of(const json_t *given)
+{
+    return *ko_ns(given) ? ko_ns(given) : "default";
+}
+
+/* The object that a document is about; NULL: refused, there is none, or it is not the one meant. */
+static struct ko_local_object *find_current(const struct ko_local_call *c, enum ko_kind k,
+                                            const json_t *given)
+{
+    struct ko_local_object *o = find(c, k, ns_of(given), ko_name(given));
+    return o && !stale(c, o, given) ? o : NULL;
 }
 
 /* ---- the port ---- */
@@ -41,12 +61,10 @@ static void op_get(struct ko_store *st, enum ko_kind k, const char *ns, const ch
                    ko_done done, void *ctx)
 {
     struct ko_local_call c = {of(st), done, ctx};
-    struct ko_local_object *o = ko_local_find(c.s, k, ns, name);
-    if (!o) {
-        not_found(&c, k, name);
-        return;
+    struct ko_local_object *o = find(&c, k, ns, name);
+    if (o) {
+        ko_local_answer(&c, 200, o->doc);
     }
-    ko_local_answer(&c, 200, o->doc);
 }
 
 static int by_place(const void *a, const void *b)
@@ -147,13 +165,8 @@ static void op_create(struct ko_store *st, enum ko_kind k, json_t *given, ko_don
 static void op_update(struct ko_store *st, enum ko_kind k, json_t *given, ko_done done, void *ctx)
 {
     struct ko_local_call c = {of(st), done, ctx};
-    struct ko_local_object *o =
-        ko_local_find(c.s, k, *ko_ns(given) ? ko_ns(given) : "default", ko_name(given));
+    struct ko_local_object *o = find_current(&c, k, given);
     if (!o) {
-        not_found(&c, k, ko_name(given));
-        return;
-    }
-    if (stale(&c, o, given)) {
         return;
     }
     json_t *doc = json_deep_copy(given);
@@ -189,8 +202,7 @@ static void op_apply(struct ko_store *st, enum ko_kind k, json_t *given, const c
 {
     struct ko_local_call c = {of(st), done, ctx};
     manager = manager ? manager : "kaas-operator";
-    struct ko_local_object *o =
-        ko_local_find(c.s, k, *ko_ns(given) ? ko_ns(given) : "default", ko_name(given));
+    struct ko_local_object *o = ko_local_find(c.s, k, ns_of(given), ko_name(given));
     json_t *fields = applied_fields(k, given);
     if (o) {
         if (!stale(&c, o, given)) {
@@ -219,13 +231,8 @@ static void op_apply_status(struct ko_store *st, enum ko_kind k, json_t *given, 
                             void *ctx)
 {
     struct ko_local_call c = {of(st), done, ctx};
-    struct ko_local_object *o =
-        ko_local_find(c.s, k, *ko_ns(given) ? ko_ns(given) : "default", ko_name(given));
+    struct ko_local_object *o = find_current(&c, k, given);
     if (!o) {
-        not_found(&c, k, ko_name(given));
-        return;
-    }
-    if (stale(&c, o, given)) {
         return;
     }
     json_t *status = json_object_get(given, "status");
@@ -240,12 +247,8 @@ static void op_merge(struct ko_store *st, enum ko_kind k, const char *ns, const 
                      json_t *patch, ko_done done, void *ctx)
 {
     struct ko_local_call c = {of(st), done, ctx};
-    struct ko_local_object *o = ko_local_find(c.s, k, ns, name);
-    if (!o) {
-        not_found(&c, k, name);
-        return;
-    }
-    if (stale(&c, o, patch)) {
+    struct ko_local_object *o = find(&c, k, ns, name);
+    if (!o || stale(&c, o, patch)) {
         return;
     }
     json_t *doc = json_deep_copy(o->doc);
@@ -261,9 +264,8 @@ static void op_remove(struct ko_store *st, enum ko_kind k, const char *ns, const
                       const char *uid, ko_done done, void *ctx)
 {
     struct ko_local_call c = {of(st), done, ctx};
-    struct ko_local_object *o = ko_local_find(c.s, k, ns, name);
+    struct ko_local_object *o = find(&c, k, ns, name);
     if (!o) {
-        not_found(&c, k, name);
         return;
     }
     if (uid && strcmp(uid, ko_uid(o->doc)) != 0) {

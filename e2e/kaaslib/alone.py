@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
@@ -86,13 +85,7 @@ class Alone:
 
     def get(self, path, timeout_s=1.0):
         """(status code, body) of the health port."""
-        with socket.create_connection(("127.0.0.1", self.health), timeout=timeout_s) as s:
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            data = b""
-            while chunk := s.recv(65536):
-                data += chunk
-        head, _, body = data.partition(b"\r\n\r\n")
-        return int(head.split()[1]), body.decode()
+        return local.http_get(self.health, path, timeout_s)
 
     def topic(self, name, partitions=3):
         with self.conn(60) as c:
@@ -109,3 +102,13 @@ class Alone:
         lines = self.text().splitlines()
         at = [i for i, line in enumerate(lines) if FINDING.search(line)]
         return "\n".join(lines[max(at[0] - 1, 0):at[0] + 60]) if at else ""
+
+
+def run(names, **options):
+    """Runs scenarios (runner.run) with a broker of these options; shows the end of its log when one fails."""
+    b = Alone(**options)
+    try:
+        b.start()
+        return runner.run(b, names, on_failure=lambda _: print("\n".join(b.text().splitlines()[-30:])))
+    finally:
+        b.close()

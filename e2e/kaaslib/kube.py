@@ -255,12 +255,7 @@ class KubeCluster:
         return {i: (p["leader"], p["epoch"]) for i, p in self.metadata([topic], n)["topics"][topic]["partitions"].items()}
 
     def coordinators(self, brokers, groups):
-        views = []
-        for n in brokers:
-            with self.conn(n) as conn:
-                views.append(conn.coordinators(groups))
-        same = all(v == views[0] for v in views)
-        return views[0] if same and all(e == 0 for e, _ in views[0].values()) else None
+        return wire.agreed(self, brokers, groups)
 
     def node_of(self, n):
         return get("pod", f"{self.name}-{n}")["spec"]["nodeName"]

@@ -37,6 +37,17 @@ def free_base_port():
     raise RuntimeError("no free block of ports")
 
 
+def http_get(port, path, timeout_s):
+    """(status code, body) of a health port."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as s:
+        s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        data = b""
+        while chunk := s.recv(65536):
+            data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body.decode()
+
+
 def spec(replicas=3, name="demo", config=None, **extra):
     return {"apiVersion": "kaas.dev/v1alpha1", "kind": "KaasCluster", "metadata": {"name": name, "namespace": "default"},
             "spec": {"replicas": replicas, "minReadySeconds": 0, "storage": {"hostPath": "volume"},
@@ -156,25 +167,15 @@ class LocalCluster:
 
     def readyz(self, n, timeout_s=1.0):
         """(status code, body) of a broker's /readyz."""
-        return self.http_get(self.base + 100 + n, "/readyz", timeout_s)
+        return http_get(self.base + 100 + n, "/readyz", timeout_s)
 
     def metrics(self, n=None, timeout_s=1.0):
         """{series: value} of a broker's /metrics, of the operator's without a number."""
-        code, body = self.http_get(self.base + (201 if n is None else 100 + n), "/metrics", timeout_s)
+        code, body = http_get(self.base + (201 if n is None else 100 + n), "/metrics", timeout_s)
         assert code == 200, code
         rows = [line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#")]
         assert len({name for name, _ in rows}) == len(rows), "a series twice"
         return {name: float(value) for name, value in rows}
-
-    @staticmethod
-    def http_get(port, path, timeout_s):
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as s:
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            data = b""
-            while chunk := s.recv(4096):
-                data += chunk
-        head, _, body = data.partition(b"\r\n\r\n")
-        return int(head.split()[1]), body.decode()
 
     def conn(self, n=0):
         return wire.Conn(self.address(n))

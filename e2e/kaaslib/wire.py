@@ -88,6 +88,16 @@ def coordinators_of(b):
     return dict(b.carray(one))
 
 
+def agreed(c, brokers, groups, key_type=0):
+    """{group: (0, broker id)} if all these brokers of the cluster say the same of the groups, without an error; else None."""
+    views = []
+    for n in brokers:
+        with c.conn(n) as conn:
+            views.append(conn.coordinators(groups, key_type))
+    same = all(v == views[0] for v in views)
+    return views[0] if same and all(error == 0 for error, _ in views[0].values()) else None
+
+
 class Conn:
     """One connection; requests one after another."""
 

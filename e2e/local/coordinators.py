@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import groups, local, runner, stream  # noqa: E402
+from kaaslib import groups, local, runner, stream, wire  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -25,12 +25,8 @@ MOVED_P99_S, SCALE_OUT = 1.0, 0.30
 
 def agreed(c, brokers, key_type=0):
     """{group: coordinator} if all these brokers say the same, without an error; else None."""
-    views = []
-    for n in brokers:
-        with c.conn(n) as conn:
-            views.append(conn.coordinators(NAMES, key_type))
-    same = all(v == views[0] for v in views) and all(error == 0 for error, _ in views[0].values())
-    return {name: node for name, (_, node) in views[0].items()} if same else None
+    found = wire.agreed(c, brokers, NAMES, key_type)
+    return found and {name: node for name, (_, node) in found.items()}
 
 
 def settled(c, brokers, right, what, timeout_s=30):

@@ -133,17 +133,32 @@ def same_processes(c, pids):
     check(c.pids() == pids, "a broker was started again: ", pids, c.pids())
 
 
+def produce_into(c, topic, seconds):
+    """A producer for so long, of whose records some are there, into a topic of its own."""
+    c.create_topic(topic, load.PARTITIONS)
+    p = load.Producing(c.bootstrap, topic, seconds, rate=200)
+
+    def begun():
+        with c.conn(leader(c, topic)) as k:
+            return k.end_offset(topic, 0) > 20
+    eventually(begun, what="the producer's records")
+    return p
+
+
+def nothing_lost(c, topic, history, during=()):
+    """Every record was acked and is there as it was sent; and so is what was read while the volume took nothing."""
+    check(not history["failed"] and not history["unflushed"], "records given up", history["failed"][:3])
+    final = load.everything(c.bootstrap, topic)
+    bad = load.check_history(history, final)
+    check(not bad, bad[:5])
+    check(all(r in final for r in during), "what was read before is not there")
+
+
 @scenario
 def a_full_volume_refuses_and_goes_on_by_itself(c):
     pids = c.pids()
-    c.create_topic("full", load.PARTITIONS)
-    p = load.Producing(c.bootstrap, "full", 25, rate=200)
     eventually(lambda: acked(c, "probe"), what="an ack")
-
-    def begun():
-        with c.conn(leader(c, "full")) as k:
-            return k.end_offset("full", 0) > 20
-    eventually(begun, what="the producer's records")
+    p = produce_into(c, "full", 25)
     fill(c)
     hold(lambda: put(c, "probe")[0] in (STORAGE_ERROR, NOT_LEADER), 3, 0.2, "refusal")
     during = load.everything(c.bootstrap, "full")
@@ -155,32 +170,20 @@ def a_full_volume_refuses_and_goes_on_by_itself(c):
     took = time.monotonic() - t0
     history = p.history()
     same_processes(c, pids)
-    check(not history["failed"] and not history["unflushed"], "records given up", history["failed"][:3])
-    final = load.everything(c.bootstrap, "full")
-    bad = load.check_history(history, final)
-    check(not bad, bad[:5])
-    check(all(r in final for r in during), "what was read of the full volume is not there")
+    nothing_lost(c, "full", history, during)
     return f"{len(history['acked'])} acked, {len(during)} read while full, acks {took:.1f} s after there was room"
 
 
 @scenario
 def a_takeover_on_a_full_volume_loses_nothing(c):
-    c.create_topic("heir", load.PARTITIONS)
-    p = load.Producing(c.bootstrap, "heir", 15, rate=200)
-
-    def begun():
-        with c.conn(leader(c, "heir")) as k:
-            return k.end_offset("heir", 0) > 20
-    eventually(begun, what="the producer's records")
+    p = produce_into(c, "heir", 15)
     fill(c)
     c.kill(0)
     time.sleep(3)  # whatever is tried without room has been tried
     make_room(c)
     c.wait_serving()
     history = p.history()
-    check(not history["failed"] and not history["unflushed"], "records given up", history["failed"][:3])
-    bad = load.check_history(history, load.everything(c.bootstrap, "heir"))
-    check(not bad, bad[:5])
+    nothing_lost(c, "heir", history)
     return f"{len(history['acked'])} acked"
 
 
@@ -221,29 +224,30 @@ def partitions_move_on_a_full_volume(c):
     return f"{len(history['acked'])} acked, moved while full; left of the reserves: {given}"
 
 
-@scenario
-def deleted_records_make_room_on_a_full_volume(c):
-    heavy(c, "deleted")
+def acks_after(c, topic, give_up):
+    """Seconds from giving up some of a heavy topic's records, on a full volume, to acks."""
+    heavy(c, topic)
     fill_beside(c)
     hold(lambda: refused(c, "probe") or not acked(c, "probe"), 2, 0.2, "refusal")
     t0 = time.monotonic()
-    eventually(lambda: delete_below(c, "deleted", -1) == 0, what="DeleteRecords")
-    eventually(lambda: acked(c, "probe") and acked(c, "deleted"), 60, what="acks again")
+    give_up()
+    eventually(lambda: acked(c, "probe") and acked(c, topic), 60, what="acks again")
     took = time.monotonic() - t0
     make_room(c)
+    return took
+
+
+@scenario
+def deleted_records_make_room_on_a_full_volume(c):
+    took = acks_after(c, "deleted", lambda: eventually(lambda: delete_below(c, "deleted", -1) == 0, what="DeleteRecords"))
     return f"acks {took:.1f} s after the records were deleted"
 
 
 @scenario
 def retention_makes_room_on_a_full_volume(c):
-    heavy(c, "aged")
-    fill_beside(c)
-    hold(lambda: refused(c, "probe") or not acked(c, "probe"), 2, 0.2, "refusal")
-    t0 = time.monotonic()
-    check(set_config(c, "aged", "retention.bytes", str(1 << 20)) == 0, "the config is not taken")
-    eventually(lambda: acked(c, "probe") and acked(c, "aged"), 60, what="acks again")
-    took = time.monotonic() - t0
-    make_room(c)
+    def lower():
+        check(set_config(c, "aged", "retention.bytes", str(1 << 20)) == 0, "the config is not taken")
+    took = acks_after(c, "aged", lower)
     return f"acks {took:.1f} s after retention.bytes was lowered"
 
 
@@ -266,13 +270,7 @@ def break_it(device):
 
 def on_a_broken_disk(c, image, device):
     c.create_topic("probe", 1)
-    c.create_topic("read", load.PARTITIONS)
-    p = load.Producing(c.bootstrap, "read", 20, rate=200)
-
-    def begun():
-        with c.conn(leader(c, "read")) as k:
-            return k.end_offset("read", 0) > 20
-    eventually(begun, what="the producer's records")
+    p = produce_into(c, "read", 20)
     pids = c.pids()
     break_it(device)
     eventually(lambda: refused(c, "probe"), what="KAFKA_STORAGE_ERROR")
@@ -295,11 +293,7 @@ def on_a_broken_disk(c, image, device):
         c.let_go(i)
     c.wait_serving()
     history = p.history()
-    check(not history["failed"] and not history["unflushed"], "records given up", history["failed"][:3])
-    final = load.everything(c.bootstrap, "read")
-    bad = load.check_history(history, final)
-    check(not bad, bad[:5])
-    check(all(r in final for r in during), "what was read of the read-only volume is not there")
+    nothing_lost(c, "read", history, during)
     return f"{len(history['acked'])} acked, {len(during)} read while it was read-only"
 
 

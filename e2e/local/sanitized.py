@@ -15,7 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from kaaslib import alone, chaos, clients, garbage, records  # noqa: E402
-from kaaslib.runner import check, eventually, run, scenario  # noqa: E402
+from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 BUILD = os.environ.get("BUILD", "asan")
 RECORDS = int(os.environ.get("RECORDS", "2000"))
@@ -238,12 +238,7 @@ def the_end_leaves_nothing(b):
 
 def main():
     clients.prepare()
-    b = alone.Alone(build=BUILD)
-    try:
-        b.start()
-        return run(b, sys.argv[1:], on_failure=lambda _: print("\n".join(b.text().splitlines()[-30:])))
-    finally:
-        b.close()
+    return alone.run(sys.argv[1:], build=BUILD)
 
 
 if __name__ == "__main__":

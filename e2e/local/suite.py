@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import clients, garbage, load, local, records, runner  # noqa: E402
+from kaaslib import clients, garbage, load, local, records, runner, wire  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -94,13 +94,7 @@ def a_group_of_two_shares_the_work(c):
 @scenario
 def two_hundred_groups_spread_and_agree(c):
     groups = [f"group-{i}" for i in range(200)]
-    def all_known():
-        views = []
-        for n in range(3):
-            with c.conn(n) as conn:
-                views.append(conn.coordinators(groups))
-        return views[0] if views[0] == views[1] == views[2] and all(e == 0 for e, _ in views[0].values()) else None
-    c.before = eventually(all_known, 30, what="R18: one answer from every broker")
+    c.before = eventually(lambda: wire.agreed(c, range(3), groups), 30, what="R18: one answer from every broker")
     per = [sum(1 for _, n in c.before.values() if n == b) for b in range(3)]
     check(min(per) >= 40, "R16: spread", per)
     return per
@@ -126,7 +120,7 @@ def a_killed_broker_is_fenced_and_comes_back(c):
         check(2 not in conn.metadata()["brokers"], "R30: Metadata names a fenced broker")
         check(2 not in conn.describe_cluster(include_fenced=False))
     seen = row["lastSeen"]
-    now = eventually(lambda: coordinators(c, (0, 1), groups), 10, what="coordinators after the loss")
+    now = eventually(lambda: wire.agreed(c, (0, 1), groups), 10, what="coordinators after the loss")
     moved = [g for g in groups if now[g][1] != c.before[g][1]]
     check(all(c.before[g][1] == 2 for g in moved), "R18: a group of a living broker moved")
     check(len(moved) == sum(1 for g in groups if c.before[g][1] == 2), "R18: a group stayed on the dead broker")
@@ -144,7 +138,7 @@ def a_killed_broker_is_fenced_and_comes_back(c):
     check(load.longest_gap(history) < 10, "clients stood still for", load.longest_gap(history))
     eventually(lambda: {i: p["leader"] for i, p in meta(c, "faults")["partitions"].items()} == homes, 40, 0.5,
                "the same partitions back")
-    back = eventually(lambda: (v := coordinators(c, (0, 1, 2), groups)) == c.before and v, 40, 0.5, "R22: the same groups back")
+    back = eventually(lambda: (v := wire.agreed(c, (0, 1, 2), groups)) == c.before and v, 40, 0.5, "R22: the same groups back")
     check(back)
     return f"fenced after {fenced_after:.2f} s, longest ack gap {load.longest_gap(history):.2f} s, {len(history['acked'])} acked"
 
@@ -504,15 +498,6 @@ def wire_end(c, topic, partition):
     leader = meta(c, topic)["partitions"][partition]["leader"]
     with c.conn(leader) as conn:
         return conn.end_offset(topic, partition)
-
-
-def coordinators(c, brokers, groups):
-    views = []
-    for n in brokers:
-        with c.conn(n) as conn:
-            views.append(conn.coordinators(groups))
-    same = all(v == views[0] for v in views)
-    return views[0] if same and all(e == 0 for e, _ in views[0].values()) else None
 
 
 def offsets_of(c, group):

@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from kaaslib import alone  # noqa: E402
-from kaaslib.runner import check, eventually, hold, run, scenario  # noqa: E402
+from kaaslib.runner import check, eventually, hold, scenario  # noqa: E402
 
 BUILD = os.environ.get("BUILD", "asan")
 LOOPS = 3
@@ -104,12 +104,7 @@ def it_ends_in_order(b):
 
 
 def main():
-    b = alone.Alone(build=BUILD, loops=LOOPS, env={"KAAS_TEST_WEDGE": "1"})
-    try:
-        b.start()
-        return run(b, sys.argv[1:], on_failure=lambda _: print("\n".join(b.text().splitlines()[-30:])))
-    finally:
-        b.close()
+    return alone.run(sys.argv[1:], build=BUILD, loops=LOOPS, env={"KAAS_TEST_WEDGE": "1"})
 
 
 if __name__ == "__main__":

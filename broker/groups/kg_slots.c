@@ -7,7 +7,7 @@
 #include "base/kc_mem.h"
 #include "groups/kg_int.h"
 
-enum { SLOT_RETRY_MS = 1000, TICKS_A_TURN = 256 };
+enum { TICKS_A_TURN = 256 };
 
 /* ---- life ---- */
 

@@ -19,14 +19,6 @@ void kg_step_fini(struct kg_step *s)
     *s = (struct kg_step){0};
 }
 
-void kg_step_reset(struct kg_step *s)
-{
-    s->n_actions = 0;
-    s->why = NULL;
-    s->reason = KC_STR_NULL;
-    kc_arena_reset(&s->arena);
-}
-
 /* ---- actions ---- */
 
 struct kg_action *kgi_action(struct kg_step *s, enum kg_action_kind kind, void *req)

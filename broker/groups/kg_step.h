@@ -56,7 +56,7 @@ struct kg_action {
     };
 };
 
-/* One step: time and settings in, actions out. What actions point at lives until kg_step_reset. */
+/* One step: time and settings in, actions out. What actions point at lives until kg_step_fini. */
 struct kg_step {
     const struct kg_config *cfg;
     int64_t now_ms; /* monotonic */
@@ -70,7 +70,6 @@ struct kg_step {
 
 void kg_step_init(struct kg_step *s, const struct kg_config *cfg);
 void kg_step_fini(struct kg_step *s);
-void kg_step_reset(struct kg_step *s);
 
 struct kg_join_in {
     void *req;

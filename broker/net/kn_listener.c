@@ -120,11 +120,6 @@ uint16_t kn_listener_port(const struct kn_server *s, int32_t listener)
     return s->listeners[listener].port;
 }
 
-int32_t kn_n_listeners(const struct kn_server *s)
-{
-    return s->n_listeners;
-}
-
 void kn_limit_connections(struct kn_server *s, int32_t max, int32_t max_per_ip)
 {
     atomic_store(&s->max_connections, max);

@@ -75,7 +75,6 @@ struct kn_opts {
 /* Binds and listens; no loop is needed yet. Returns 0, or -errno with the listener named in err. */
 int kn_server_new(const struct kn_opts *opts, struct kn_server **ret, struct kc_err *err);
 uint16_t kn_listener_port(const struct kn_server *s, int32_t listener);
-int32_t kn_n_listeners(const struct kn_server *s);
 struct kn_counters *kn_server_counters(struct kn_server *s);
 /* Other limits from the next connection on; those that are open stay, as in Kafka (KIP-308, KIP-402).
  * [any] */

@@ -13,7 +13,7 @@
 #include "storage/ks_fs.h"
 #include "storage/ks_rec.h"
 
-enum { KS_FRAME_HEADER = 56, KS_JOURNAL_NAME_LEN = KC_UUID_HEX_LEN + 16 };
+enum { KS_FRAME_HEADER = 56 };
 
 struct ks_frame {
     struct kc_uuid topic;

@@ -59,10 +59,6 @@ static inline void kw_api_init_request(const struct kw_api *api, void *out)
 {
     kw_struct_init(api->request->root, out);
 }
-static inline void kw_api_init_response(const struct kw_api *api, void *out)
-{
-    kw_struct_init(api->response->root, out);
-}
 
 struct kw_request_header {
     int16_t api_key;

@@ -11,7 +11,6 @@
 #define KC_MUST_CHECK __attribute__((warn_unused_result))
 #define KC_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define KC_NORETURN __attribute__((noreturn))
-#define KC_UNUSED __attribute__((unused))
 
 #define KC_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define KC_MIN(a, b) ((a) < (b) ? (a) : (b))

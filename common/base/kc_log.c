@@ -17,11 +17,6 @@ void kc_log_set_level(enum kc_level level)
     atomic_store(&min_level, (int)level);
 }
 
-bool kc_log_enabled(enum kc_level level)
-{
-    return (int)level >= atomic_load_explicit(&min_level, memory_order_relaxed);
-}
-
 int kc_log_parse_level(struct kc_str s, enum kc_level *ret)
 {
     for (size_t i = 0; i < KC_ARRAY_LEN(names); i++) {
@@ -35,7 +30,7 @@ int kc_log_parse_level(struct kc_str s, enum kc_level *ret)
 
 void kc_log(enum kc_level level, const char *sub, const char *fmt, ...)
 {
-    if (!kc_log_enabled(level)) {
+    if ((int)level < atomic_load_explicit(&min_level, memory_order_relaxed)) {
         return;
     }
     char line[1024], ts[32];

@@ -14,7 +14,6 @@
 enum kc_level { KC_DEBUG, KC_INFO, KC_WARN, KC_ERROR };
 
 void kc_log_set_level(enum kc_level level);
-bool kc_log_enabled(enum kc_level level);
 int kc_log_parse_level(struct kc_str s, enum kc_level *ret) KC_MUST_CHECK;
 void kc_log(enum kc_level level, const char *sub, const char *fmt, ...) KC_PRINTF(3, 4);
 

@@ -29,12 +29,6 @@ int kc_str_cmp(struct kc_str a, struct kc_str b)
     return r ? r : (a.len > b.len) - (a.len < b.len);
 }
 
-bool kc_str_starts(struct kc_str s, struct kc_str prefix)
-{
-    return s.ptr && prefix.len <= s.len &&
-           (prefix.len == 0 || memcmp(s.ptr, prefix.ptr, (size_t)prefix.len) == 0);
-}
-
 int kc_parse_i64(struct kc_str s, int64_t *ret)
 {
     int32_t i = 0;

@@ -8,7 +8,6 @@ struct kc_str kc_str_of(const char *z); /* borrows; NULL gives the null view */
 bool kc_str_eq(struct kc_str a, struct kc_str b); /* null equals only null */
 bool kc_str_eqz(struct kc_str a, const char *z);
 int kc_str_cmp(struct kc_str a, struct kc_str b);
-bool kc_str_starts(struct kc_str s, struct kc_str prefix);
 
 /* Whole-string decimal integers, sign allowed, range checked: 0, -EINVAL or -ERANGE. */
 int kc_parse_i64(struct kc_str s, int64_t *ret) KC_MUST_CHECK;

@@ -59,7 +59,7 @@ int hb_reader_next(struct hb_reader *r, struct kc_bytes *ret, struct kc_err *err
     return 1;
 }
 
-int hb_encode(const ProtobufCMessage *msg, struct kc_dyn *out)
+static int encode(const ProtobufCMessage *msg, struct kc_dyn *out)
 {
     size_t n = protobuf_c_message_get_packed_size(msg);
     if (n > HB_FRAME_MAX) {
@@ -79,12 +79,12 @@ int hb_encode(const ProtobufCMessage *msg, struct kc_dyn *out)
 
 int hb_encode_broker(const Kaas__Heartbeat__BrokerMessage *msg, struct kc_dyn *out)
 {
-    return hb_encode(&msg->base, out);
+    return encode(&msg->base, out);
 }
 
 int hb_encode_operator(const Kaas__Heartbeat__OperatorMessage *msg, struct kc_dyn *out)
 {
-    return hb_encode(&msg->base, out);
+    return encode(&msg->base, out);
 }
 
 /* protobuf-c allocates per field; an arena with a cap turns a small frame that would unfold into

@@ -46,7 +46,6 @@ int hb_reader_next(struct hb_reader *r, struct kc_bytes *ret, struct kc_err *err
 /* ---- messages ---- */
 
 /* Appends one frame to out. 0, or KC_E_TOO_LARGE (frame limit or out's maximum). */
-int hb_encode(const ProtobufCMessage *msg, struct kc_dyn *out) KC_MUST_CHECK;
 int hb_encode_broker(const Kaas__Heartbeat__BrokerMessage *msg, struct kc_dyn *out) KC_MUST_CHECK;
 int hb_encode_operator(const Kaas__Heartbeat__OperatorMessage *msg,
                        struct kc_dyn *out) KC_MUST_CHECK;

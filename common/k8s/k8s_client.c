@@ -68,11 +68,6 @@ void k8s_client_hold(struct k8s_client *c, int delta)
     c->n_holders += delta;
 }
 
-const char *k8s_client_namespace(const struct k8s_client *c)
-{
-    return c->cfg.namespace_;
-}
-
 static size_t on_bytes(char *data, size_t size, size_t n, void *ctx)
 {
     struct k8s_call *call = ctx;

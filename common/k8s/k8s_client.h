@@ -63,8 +63,6 @@ struct k8s_client *k8s_client_new(struct rt_loop *loop, const struct k8s_config 
                                   struct kc_err *err) KC_MUST_CHECK;
 /* Cancels what runs; watches must have been stopped before. NULL allowed. */
 void k8s_client_free(struct k8s_client *c);
-/* Namespace of the pod or of the kubeconfig's context. */
-const char *k8s_client_namespace(const struct k8s_client *c);
 
 /* The handle is valid until done has been called; done may be NULL. Never fails at once: a request
  * that cannot be sent ends with code 0. */

@@ -20,6 +20,7 @@
 
 enum {
     LIST_LIMIT = 500,
+    KEY_MAX = 640, /* a namespace and a name, of at most 253 each */
     EVENT_MAX = 8 << 20, /* one event: etcd's limit on an object is 1.5 MiB */
     PAGE_MAX = 64 << 20,
     LIST_TIMEOUT_MS = 30000,
@@ -72,15 +73,12 @@ static void known_free(void *p)
     kc_free(k);
 }
 
-static int key_of(const char *ns, const char *name, char out[640])
+/* "ns/name"; returns its length. Names that no API server gives are cut. */
+static size_t key_of(const json_t *doc, char out[KEY_MAX])
 {
-    return snprintf(out, 640, "%s/%s", ns ? ns : "", name ? name : "");
-}
-
-static int key_of_doc(const json_t *doc, char out[640])
-{
-    return key_of(kc_json_str(doc, "metadata.namespace", ""), kc_json_str(doc, "metadata.name", ""),
-                  out);
+    int n = snprintf(out, KEY_MAX, "%s/%s", kc_json_str(doc, "metadata.namespace", ""),
+                     kc_json_str(doc, "metadata.name", ""));
+    return KC_MIN((size_t)KC_MAX(n, 0), (size_t)KEY_MAX - 1);
 }
 
 static void tell(struct k8s_watch *w, enum k8s_event ev, json_t *doc)
@@ -107,8 +105,8 @@ static void forget(struct k8s_watch *w, const char *key, size_t len, json_t *las
 /* An object as it is now: tells what is new about it. */
 static void upsert(struct k8s_watch *w, json_t *doc)
 {
-    char key[640];
-    size_t len = (size_t)key_of_doc(doc, key);
+    char key[KEY_MAX];
+    size_t len = key_of(doc, key);
     struct known *k = kc_map_get(&w->known, key, len);
     json_object_del(json_object_get(doc, "metadata"), "managedFields"); /* half of its size */
     if (k && !same(k->doc, doc, "metadata.uid")) {
@@ -129,14 +127,6 @@ static void upsert(struct k8s_watch *w, json_t *doc)
         k->doc = json_incref(doc);
         tell(w, K8S_MODIFIED, doc);
     }
-}
-
-json_t *k8s_watch_find(const struct k8s_watch *w, const char *ns, const char *name)
-{
-    char key[640];
-    size_t len = (size_t)key_of(ns, name, key);
-    struct known *k = kc_map_get(&w->known, key, len);
-    return k ? k->doc : NULL;
 }
 
 /* What a whole list did not show is gone. */
@@ -311,9 +301,9 @@ static bool take_event(struct k8s_watch *w, struct kc_bytes line)
         if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0) {
             upsert(w, doc);
         } else if (strcmp(type, "DELETED") == 0) {
-            char key[640];
+            char key[KEY_MAX];
             json_object_del(json_object_get(doc, "metadata"), "managedFields");
-            size_t len = (size_t)key_of_doc(doc, key);
+            size_t len = key_of(doc, key);
             forget(w, key, len, doc);
         }
     }

@@ -37,9 +37,6 @@ struct k8s_watch *k8s_watch_start(struct k8s_client *c, const struct k8s_watch_o
                                   k8s_watch_fn fn, void *ctx);
 void k8s_watch_stop(struct k8s_watch *w); /* fn is not called any more; NULL allowed */
 
-/* The last document known of an object (ns NULL for cluster-scoped), borrowed; NULL if none. */
-json_t *k8s_watch_find(const struct k8s_watch *w, const char *ns, const char *name);
-
 struct k8s_watch_health {
     bool synced; /* SYNCED has been told */
     bool connected; /* a stream is open now */

@@ -129,7 +129,7 @@ static void place(struct kp_ctl *c, struct kp_topic *t, int32_t i, int64_t now_m
         if (now_ms < a->retry_ms) {
             kp_wake(c, a->retry_ms);
         } else if (p->move.id == 0) {
-            kp_move_start(c, t, i, p->home, now_ms);
+            kp_move_start(c, t, i, p->home);
         }
         return;
     }
@@ -138,7 +138,7 @@ static void place(struct kp_ctl *c, struct kp_topic *t, int32_t i, int64_t now_m
         return; /* R15: nobody to give it to; it stays as it is */
     }
     if (draining(c, cur) && kp_leads(c, p, cur) && !t->deleted) {
-        kp_move_start(c, t, i, to, now_ms); /* R26: while it can still hand over */
+        kp_move_start(c, t, i, to); /* R26: while it can still hand over */
     } else {
         kp_set_assigned(c, t, i, to);
     }

@@ -218,8 +218,7 @@ void kp_dirty_part(struct kp_ctl *c, const struct kp_topic *t);
 void kp_wake(struct kp_ctl *c, int64_t at_ms);
 
 /* kp_move.c */
-void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t to,
-                   int64_t now_ms);
+void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t to);
 void kp_move_step(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int64_t now_ms);
 void kp_moves_count(struct kp_ctl *c);
 

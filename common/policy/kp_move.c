@@ -11,12 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t to,
-                   int64_t now_ms)
+void kp_move_start(struct kp_ctl *c, struct kp_topic *t, int32_t partition, int32_t to)
 {
     struct kp_part *p = &t->parts[partition];
     struct kp_aux *a = &t->aux[partition];
-    (void)now_ms;
     if (c->move_generation != c->generation) {
         c->move_generation = c->generation;
         c->move_seq = 0;

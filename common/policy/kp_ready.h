@@ -43,9 +43,5 @@ enum kp_unready {
 uint32_t kp_serving_terms(const struct kp_serving_facts *f, int64_t now_ms);
 /* 0 = ready; else the first four, as they apply. */
 uint32_t kp_ready_terms(const struct kp_ready_facts *f);
-/* The text of one bit: "listeners not bound", …; "" for an unknown one. */
-const char *kp_unready_text(uint32_t bit);
-/* Writes "ready" or "not ready: main loop, takeover", always terminated. */
-void kp_ready_text(uint32_t terms, char *out, size_t size);
 
 #endif

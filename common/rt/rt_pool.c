@@ -2,9 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 
-#include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
 enum { MAX_THREADS = 64 };
@@ -12,16 +10,15 @@ enum { MAX_THREADS = 64 };
 struct worker {
     struct rt_pool *pool;
     pthread_t thread;
-    _Atomic int64_t busy_since_ms; /* 0 = idle */
 };
 
 struct rt_pool {
     const char *name;
     int n_threads;
-    pthread_mutex_t lock; /* guards head, tail, idle, running, stopping */
+    pthread_mutex_t lock; /* guards head, tail, queued, idle, running, stopping */
     pthread_cond_t more;
     struct rt_work *head, *tail;
-    _Atomic size_t queued;
+    int queued;
     int idle;
     int running;
     bool stopping;
@@ -42,7 +39,7 @@ static struct rt_work *take(struct rt_pool *p)
         if (!p->head) {
             p->tail = NULL;
         }
-        atomic_fetch_sub(&p->queued, 1);
+        p->queued--;
     }
     pthread_mutex_unlock(&p->lock);
     return w;
@@ -56,9 +53,7 @@ static void *worker_main(void *arg)
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     pthread_setname_np(pthread_self(), me->pool->name);
     for (struct rt_work *w; (w = take(me->pool));) {
-        atomic_store(&me->busy_since_ms, kc_mono_ms());
         w->fn(w);
-        atomic_store(&me->busy_since_ms, 0);
     }
     return NULL;
 }
@@ -94,7 +89,7 @@ void rt_pool_free(struct rt_pool *p)
 /* With the lock held: one more thread if nobody is free for what is queued. */
 static void maybe_spawn(struct rt_pool *p)
 {
-    if ((size_t)p->idle >= atomic_load(&p->queued) || p->running == p->n_threads) {
+    if (p->idle >= p->queued || p->running == p->n_threads) {
         return;
     }
     struct worker *w = &p->workers[p->running];
@@ -116,25 +111,8 @@ void rt_pool_post(struct rt_pool *p, struct rt_work *w)
         p->head = w;
     }
     p->tail = w;
-    atomic_fetch_add(&p->queued, 1);
+    p->queued++;
     maybe_spawn(p);
     pthread_cond_signal(&p->more);
     pthread_mutex_unlock(&p->lock);
-}
-
-int64_t rt_pool_oldest_ms(struct rt_pool *p, int64_t now_mono_ms)
-{
-    int64_t oldest = 0;
-    for (int i = 0; i < p->n_threads; i++) {
-        int64_t since = atomic_load_explicit(&p->workers[i].busy_since_ms, memory_order_relaxed);
-        if (since) {
-            oldest = KC_MAX(oldest, now_mono_ms - since);
-        }
-    }
-    return oldest;
-}
-
-size_t rt_pool_queued(struct rt_pool *p)
-{
-    return atomic_load(&p->queued);
 }

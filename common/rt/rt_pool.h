@@ -19,8 +19,5 @@ struct rt_pool *rt_pool_new(const char *name, int n_threads);
 /* Runs what is queued, joins the threads. */
 void rt_pool_free(struct rt_pool *p);
 void rt_pool_post(struct rt_pool *p, struct rt_work *w); /* any thread; never fails */
-/* Age in ms of the longest-running work (0 when idle): the storage-stall signal. Lock-free. */
-int64_t rt_pool_oldest_ms(struct rt_pool *p, int64_t now_mono_ms);
-size_t rt_pool_queued(struct rt_pool *p);
 
 #endif

@@ -146,11 +146,6 @@ int ko_file_start(struct ko_store *store, const char *path, struct ko_file **ret
     return 0;
 }
 
-const char *ko_file_cluster(const struct ko_file *f)
-{
-    return f->cluster;
-}
-
 void ko_file_stop(struct ko_file *f)
 {
     if (f) {

@@ -9,11 +9,8 @@
 
 struct ko_file;
 /* Applies the file once and follows it. An error in the first reading is an error. */
-
 int ko_file_start(struct ko_store *store, const char *path, struct ko_file **ret,
                   struct kc_err *err);
-/* "namespace/name" of the KaasCluster; borrowed. */
-const char *ko_file_cluster(const struct ko_file *f);
 void ko_file_stop(struct ko_file *f); /* NULL allowed */
 
 #endif

@@ -111,9 +111,9 @@ static void R29_an_endpoint_carries_the_grace_of_its_pod(void)
     json_t *list = json_array();
     start(&b);
     bed_merge(&b, KO_POD, "demo-0", "spec: {terminationGracePeriodSeconds: 12}");
-    add_endpoint(&b, list, "demo-0", "demo-0", true);
-    add_endpoint(&b, list, "demo-1", "demo-1", true);
-    put_slice(&b, "s", "demo-brokers", list);
+    bed_add_endpoint(&b, list, "demo-0", "demo-0", true);
+    bed_add_endpoint(&b, list, "demo-1", "demo-1", true);
+    bed_put_slice(&b, "s", "demo-brokers", list);
     KT_EQ(op_played.n_eps, 2);
     KT_EQ(op_played.eps[0].grace_s, 12);
     KT_EQ(op_played.eps[1].grace_s, 30);

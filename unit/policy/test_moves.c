@@ -177,7 +177,7 @@ static void waves_grow_where_a_drain_would_take_too_long(void)
 /* With less time, larger waves from the beginning. */
 static void R29_a_short_grace_hurries_the_drain(void)
 {
-    begin(2, 200);
+    kpt_begin(&w, 2, 200);
     for (int i = 0; i < 5; i++) {
         kpt_topic(&w, 200);
     }
@@ -192,7 +192,7 @@ static void R29_a_short_grace_hurries_the_drain(void)
 /* A target that does not get warm is not waited for until the source is killed. */
 static void R29_a_short_grace_shortens_the_wait_for_the_target(void)
 {
-    begin(2, 8);
+    kpt_begin(&w, 2, 8);
     w.step_only = true; /* nobody prepares anything */
     w.b[1].grace_s = 10;
     kpt_slices(&w);

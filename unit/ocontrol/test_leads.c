@@ -5,49 +5,17 @@
 static struct rig rig;
 static struct peer peers[2];
 
-static bool is_leader(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->leader;
-}
-
-static bool is_held(struct rig *r, void *arg)
-{
-    (void)arg;
-    return r->view && r->view->order.uid[0];
-}
-
-static bool is_active(struct peer *p, void *arg)
-{
-    (void)arg;
-    return p->active && p->generation > 0;
-}
-
-static bool named(const struct ki_image *im, void *arg)
-{
-    const char *name = arg;
-    return ki_topic_by_name(im, (struct kc_str){name, (int32_t)strlen(name)}) != NULL;
-}
-
 /* Two brokers and an operator that decides over an empty volume. */
 static void begin(void)
 {
-    rig_start(&rig);
-    KT_TRUE(rig_await(&rig, is_leader, NULL));
-    rig_cluster(&rig, 2);
-    KT_TRUE(rig_await(&rig, is_held, NULL));
-    Kaas__Heartbeat__Inventory none = KAAS__HEARTBEAT__INVENTORY__INIT;
-    for (int i = 0; i < 2; i++) {
-        peer_init(&peers[i], i);
-        KT_TRUE(peer_dial(&peers[i], &rig, "secret"));
-        if (i == 0) {
-            peer_inventory(&peers[0], &none);
-        }
-        peer_status(&peers[i]);
-    }
-    KT_TRUE(peer_await(&peers[0], is_active, NULL));
-    KT_TRUE(peer_await(&peers[1], is_active, NULL));
-    KT_TRUE(rig_await_image(&rig, named, (void *)(uintptr_t) "__consumer_offsets"));
+    rig_begin(&rig, 2);
+    peer_init(&peers[0], 0);
+    peer_init(&peers[1], 1);
+    peer_begin(&peers[0], &rig);
+    KT_TRUE(peer_dial(&peers[1], &rig, "secret"));
+    peer_status(&peers[1]);
+    KT_TRUE(peer_await(&peers[1], peer_is_active, NULL));
+    KT_TRUE(rig_await_image(&rig, rig_image_names, (void *)(uintptr_t) "__consumer_offsets"));
 }
 
 static void end(void)

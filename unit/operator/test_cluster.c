@@ -71,8 +71,7 @@ static void scaling_reaches_set_and_controller(void)
 static void a_broker_has_its_service_for_as_long_as_its_row(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     b.cb.view(b.cb.ctx, op_view());
     bed_settle(&b);
     bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
@@ -97,8 +96,7 @@ static void a_broker_has_its_service_for_as_long_as_its_row(void)
 static void a_service_wanted_again_comes_back(void)
 {
     struct bed b;
-    bed_start(&b);
-    create_cluster(&b, "");
+    bed_start_cluster(&b, "");
     bed_merge(&b, KO_KAASCLUSTER, "demo", "spec: {replicas: 2}");
     bed_settle(&b);
     struct ko_view *v = op_view();

@@ -16,6 +16,7 @@
 #include "cr.h"
 
 enum {
+    PATIENCE_S = 120, /* with one state, before it counts as hanging */
     TABLE = 1 << 22,
     BOOT_EVERY = 61,
     NUMBERS = 4096 /* of the files that a stage's own engine makes */
@@ -206,6 +207,7 @@ static void look(struct walk *w, struct cr_state *c, const struct sc *of, int n,
     if (!is_new(kc_hash64_mix(st_mem_hash(s->mem), (uint64_t)n * 4 + (uint64_t)c->model))) {
         return;
     }
+    alarm(PATIENCE_S);
     n_states++;
     n_second += level > 0;
     know(s, of, n);
@@ -307,7 +309,7 @@ static void begin(void)
     KT_REQUIRE(table != NULL);
     n_states = n_seen = n_second = n_boots = 0;
     signal(SIGALRM, on_alarm);
-    alarm(getenv("KAAS_SOAK") ? 3600 : 110);
+    alarm(PATIENCE_S);
 }
 
 static void end(void)

@@ -406,15 +406,22 @@ static void on_round(struct rt_msg *msg)
 bool ks_clean_now(struct ks_engine *e)
 {
     struct ks_cleaner *c = &e->cleaner;
+    int32_t shards = 0;
     pthread_mutex_lock(&e->lock);
+    for (struct ks_shard *s = e->shards; s; s = s->next) {
+        shards += s->n_open > 0;
+    }
     pthread_mutex_lock(&c->lock);
-    bool go = !c->busy && c->cfg.enabled && !atomic_load(&c->stop) && e->n_shards > 0;
+    bool go = !c->busy && c->cfg.enabled && !atomic_load(&c->stop) && shards > 0;
     if (go) {
         c->busy = true;
-        c->shards_left = e->n_shards;
+        c->shards_left = shards;
     }
     pthread_mutex_unlock(&c->lock);
     for (struct ks_shard *s = go ? e->shards : NULL; s; s = s->next) {
+        if (s->n_open == 0) {
+            continue;
+        }
         struct round *r = kc_zalloc(sizeof(*r));
         r->msg.fn = on_round;
         r->e = e;

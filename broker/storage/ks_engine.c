@@ -256,6 +256,9 @@ void ks_engine_forget(struct ks_engine *e, struct ks_log *log, bool sealed)
     }
     kc_map_del(&e->logs, &key, sizeof(key));
     atomic_fetch_sub(&e->n_logs, 1);
+    if (log->shard) {
+        log->shard->n_open--;
+    }
     if (atomic_exchange(&log->c_retry_at_ms, 0)) {
         atomic_fetch_sub(&e->n_retries, 1);
     }

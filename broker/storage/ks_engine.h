@@ -97,7 +97,8 @@ struct ks_cleaner_config { /* log.cleaner.* of Kafka */
 void ks_engine_cleaner(struct ks_engine *e, const struct ks_cleaner_config *cfg);
 /* Looks now for a log to clean, as it else does by itself after backoff_ms: topics with
  * cleanup.policy=compact whose dirty part is large or old enough (ks_clean_pick.h). The cleaning
- * itself runs on a thread of its own, one log at a time, until nothing is due. False: at it already.
+ * itself runs on a thread of its own, one log at a time, until nothing is due. False: at it
+ * already, or no log is open.
  * For tests and the simulation. [any] */
 bool ks_clean_now(struct ks_engine *e);
 /* Neither a round nor a cleaning is under way. [any] */

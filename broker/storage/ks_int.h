@@ -120,6 +120,8 @@ struct ks_shard {
     _Atomic uint32_t refs;
     struct ks_shard *next;
     struct rt_loop *loop;
+    uint32_t
+        n_open; /* logs it has that are not let go: without one the loop may have ended; e->lock */
     struct kc_list chunks; /* struct ks_chunk.in_shard */
     struct kc_list logs; /* struct ks_log.in_shard */
     int64_t bytes;

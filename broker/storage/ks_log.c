@@ -161,6 +161,7 @@ void ks_log_own(struct ks_log *log, struct rt_loop *owner)
     m->log = ks_log_ref(log);
     pthread_mutex_lock(&e->lock);
     log->shard = shard_of(e, owner);
+    log->shard->n_open++;
     log->owner = owner;
     pthread_mutex_unlock(&e->lock);
     rt_post(owner, &m->msg);

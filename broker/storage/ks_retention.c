@@ -109,6 +109,9 @@ void ks_retention_post(struct ks_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     for (struct ks_shard *s = e->shards; s; s = s->next) {
+        if (s->n_open == 0) {
+            continue;
+        }
         struct round *r = kc_zalloc(sizeof(*r));
         r->msg.fn = on_round;
         r->shard = s;

@@ -30,7 +30,7 @@ struct ss_flaw {
 };
 extern const struct ss_flaw ss_flaws[];
 extern const int ss_n_flaws;
-/* Prints what was found; false: nothing within SS_FLAW_SECONDS. */
+/* Prints what was found; false: nothing within SS_FLAW_SECONDS of processor time. */
 bool ss_flaw_find(const struct ss_flaw *f, uint64_t seed);
 
 double ss_seconds(void); /* of the real clock */

@@ -24,20 +24,29 @@ static int32_t count_data_parts(const struct ko_cc *cc, int32_t *ret_topics)
     return parts;
 }
 
-static int32_t check_limits(struct ko_cc *cc, struct ko_req *r, int32_t more_topics,
-                            int32_t more_parts)
+bool ko_over_limits(const struct ko_cc *cc, int32_t more_topics, int32_t more_parts, char *why,
+                    size_t room)
 {
     int32_t topics, parts = count_data_parts(cc, &topics);
     if (topics + more_topics > cc->spec.max_topics) {
-        return SAY(r, KO_KAFKA_POLICY_VIOLATION, "The cluster's limit of %d topics is reached",
-                   (int)cc->spec.max_topics);
+        snprintf(why, room, "The cluster's limit of %d topics is reached",
+                 (int)cc->spec.max_topics);
+        return true;
     }
     if (more_parts > cc->spec.max_partitions - parts) {
-        return SAY(r, KO_KAFKA_POLICY_VIOLATION,
-                   "The cluster's limit of %d partitions would be exceeded: it has %d",
-                   (int)cc->spec.max_partitions, (int)parts);
+        snprintf(why, room, "The cluster's limit of %d partitions would be exceeded: it has %d",
+                 (int)cc->spec.max_partitions, (int)parts);
+        return true;
     }
-    return 0;
+    return false;
+}
+
+static int32_t check_limits(const struct ko_cc *cc, struct ko_req *r, int32_t more_topics,
+                            int32_t more_parts)
+{
+    return ko_over_limits(cc, more_topics, more_parts, r->message, sizeof(r->message))
+               ? KO_KAFKA_POLICY_VIOLATION
+               : 0;
 }
 
 static int32_t check_configs(struct ko_req *r, const struct ko_ct *t)

@@ -273,6 +273,10 @@ void ko_cc_try_activate(struct ko_cc *cc)
 void ko_cc_step(struct ko_cc *cc, int64_t now_ms)
 {
     struct kp_changes ch;
+    if (cc->room) {
+        cc->room = false;
+        ko_merge_refused(cc);
+    }
     kp_ctl_step(cc->ctl, now_ms, cc->started + 1, &ch);
     cc->stepped_ms = now_ms;
     cc->next_ms = KC_MIN(ch.next_ms, now_ms + STEP_MAX_MS);

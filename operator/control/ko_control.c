@@ -323,6 +323,7 @@ static void take_spec(struct ko_control *c, void *arg)
             kc_log(KC_WARN, "control", "event=limits_not_applied cluster=%s", cc->key);
         }
         cc->dirty_root = true; /* configs may have changed */
+        cc->room = true;
         cc->next_ms = 0;
         ko_step_soon(c);
     } else if (!known && c->keeper.leader) {

@@ -100,6 +100,10 @@ struct ko_control_callbacks {
     /* A tombstone is done: the directory is removed (or there never was one). The KaasTopic's
      * finalizer may go. Also the answer to ko_control_topic_delete of an unknown id. */
     void (*topic_gone)(void *ctx, const char *cluster, const struct kc_uuid *id);
+    /* What ko_control_topic told of this topic is not in force (why: the words an admin request is
+     * answered with), or is now, after it was not (why = ""). */
+    void (*topic_refused)(void *ctx, const char *cluster, const struct kc_uuid *id,
+                          const char *why);
     void (*leader)(void *ctx, bool active); /* this process holds the Lease, or not */
     void *ctx;
 };

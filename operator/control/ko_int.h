@@ -48,6 +48,7 @@ struct ko_ct {
     bool fresh; /* as told; kp_ctl knows when the mark goes */
     uint64_t since; /* generation of the first image that has it; 0 = restored from one */
     bool told; /* ko_control_topic named this id */
+    bool refused; /* of what is wanted: the last word was a refusal */
     int32_t replication_factor;
     int32_t n_parts;
     int32_t n_configs;
@@ -120,6 +121,7 @@ struct ko_cc {
     bool inventory_due; /* nothing is decided before one inventory is merged */
     bool inventory_merged;
     struct kc_map graves; /* topic ids that the volume says are deleted */
+    bool room; /* there may be some for topics that were refused: the next step tries */
     int64_t next_ms; /* of the controller's next step */
     int64_t stepped_ms;
     /* Publishing. */
@@ -254,7 +256,13 @@ static inline bool ko_cc_held(const struct ko_cc *cc)
 /* ko_merge.c: what topics there are */
 /* Lays what the API loop told over the restored state; before the first decision. */
 void ko_merge_wanted(struct ko_cc *cc);
-void ko_merge_topic(struct ko_cc *cc, const struct ko_ct *told);
+/* Brings what a KaasTopic says into force; whoever told it hears of a refusal, and of its end. */
+void ko_merge_topic(struct ko_cc *cc, struct ko_ct *told);
+/* Whether so much more is over spec.limits: why not, in the words of an admin answer. */
+bool ko_over_limits(const struct ko_cc *cc, int32_t more_topics, int32_t more_parts, char *why,
+                    size_t room);
+/* There may be room now: what was refused is tried again. */
+void ko_merge_refused(struct ko_cc *cc);
 void ko_merge_delete(struct ko_cc *cc, const struct kc_uuid *id);
 void ko_merge_inventory(struct ko_cc *cc, const Kaas__Heartbeat__Inventory *inv);
 void ko_merge_internal(struct ko_cc *cc);

@@ -42,6 +42,7 @@ void ko_topic_delete(struct ko_cc *cc, struct ko_ct *t)
     ko_cts_bury(&cc->topics, t);
     kp_ctl_topic_delete(cc->ctl, &t->id);
     ko_dirty_topic(cc, &t->id);
+    cc->room = true;
 }
 
 /* ---- callbacks on the API loop ---- */
@@ -129,53 +130,105 @@ void ko_merge_adopt(struct ko_cc *cc)
 
 /* ---- what KaasTopics say ---- */
 
-static void update(struct ko_cc *cc, struct ko_ct *t, const struct ko_ct *told)
+enum { NO_VERDICT = 1 };
+
+struct refusal {
+    char key[KO_CLUSTER_KEY_MAX];
+    struct kc_uuid id;
+    char why[200];
+};
+
+static void tell_refusal(struct ko_control *c, void *arg)
 {
+    struct refusal *f = arg;
+    if (c->o.cb.topic_refused) {
+        c->o.cb.topic_refused(c->o.cb.ctx, f->key, &f->id, f->why);
+    }
+    kc_free(f);
+}
+
+/* rc 0: what was told is in force. */
+static void verdict(struct ko_cc *cc, struct ko_ct *told, int rc)
+{
+    struct refusal *f = kc_zalloc(sizeof(*f));
+    memcpy(f->key, cc->key, sizeof(f->key));
+    f->id = told->id;
+    if (rc) {
+        const struct ko_ct *t = ko_cts_id(&cc->topics, &told->id);
+        if (!ko_over_limits(cc, !t, told->n_parts - (t ? t->n_parts : 0), f->why, sizeof(f->why))) {
+            snprintf(f->why, sizeof(f->why), "%s", kc_strerror(rc));
+        }
+        kc_log(KC_WARN, "control",
+               "event=topic_refused cluster=%s topic=%s partitions=%d why=\"%s\"", cc->key,
+               told->name, told->n_parts, f->why);
+    }
+    told->refused = rc != 0;
+    ko_to_api(cc->c, tell_refusal, f, NULL);
+}
+
+static int update(struct ko_cc *cc, struct ko_ct *t, const struct ko_ct *told)
+{
+    int rc = 0;
     t->told = true;
     if (t->deleted) {
-        return; /* its end has begun; the KaasTopic's finalizer goes with it */
+        return 0; /* its end has begun; the KaasTopic's finalizer goes with it */
     }
     if (ko_ct_set_configs(t, told->configs, told->n_configs)) {
         ko_dirty_topic(cc, &t->id);
     }
     if (told->n_parts > t->n_parts) {
-        int rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, KP_NOT_SLOTS, told->n_parts, true);
-        if (rc) {
-            kc_log(KC_WARN, "control", "event=partitions_refused cluster=%s topic=%s error=\"%s\"",
-                   cc->key, t->name, kc_strerror(rc));
-            return;
+        rc = kp_ctl_topic(cc->ctl, &t->id, t->internal, KP_NOT_SLOTS, told->n_parts, true);
+        if (rc == 0) {
+            t->n_parts = told->n_parts;
+            ko_dirty_topic(cc, &t->id);
         }
-        t->n_parts = told->n_parts;
-        ko_dirty_topic(cc, &t->id);
     }
+    return rc;
 }
 
-void ko_merge_topic(struct ko_cc *cc, const struct ko_ct *told)
+/* NO_VERDICT: there is another word about it. */
+static int merge(struct ko_cc *cc, struct ko_ct *told)
 {
     struct ko_ct *t = ko_cts_id(&cc->topics, &told->id);
     if (t) {
-        update(cc, t, told);
-        return;
+        return update(cc, t, told);
     }
     if (kc_map_get(&cc->graves, told->id.b, sizeof(told->id.b))) {
         send_gone(cc, &told->id); /* the volume bars its return */
-        return;
+        return NO_VERDICT;
     }
     if (ko_cts_name(&cc->topics, told->name)) {
         kc_log(KC_WARN, "control", "event=topic_name_taken cluster=%s topic=%s", cc->key,
                told->name);
         ko_merge_adopt(cc); /* what is there keeps its id: the KaasTopic is told */
-        return;
+        return NO_VERDICT;
     }
     struct ki_topic view = ko_ct_view(told);
     view.fresh = true;
     int rc = ko_topic_add(cc, &view, &t);
-    if (rc) {
-        kc_log(KC_WARN, "control", "event=topic_refused cluster=%s topic=%s error=\"%s\"", cc->key,
-               told->name, kc_strerror(rc));
-        return;
+    if (rc == 0) {
+        t->told = true;
     }
-    t->told = true;
+    return rc;
+}
+
+void ko_merge_topic(struct ko_cc *cc, struct ko_ct *told)
+{
+    int rc = merge(cc, told);
+    if (rc != NO_VERDICT && (rc || told->refused)) {
+        verdict(cc, told, rc);
+    }
+}
+
+void ko_merge_refused(struct ko_cc *cc)
+{
+    struct kc_map_iter it = {0};
+    for (struct kc_map_entry *e; (e = kc_map_next(&cc->wanted.by_id, &it));) {
+        struct ko_ct *told = e->value;
+        if (told->refused && merge(cc, told) == 0) {
+            verdict(cc, told, 0);
+        }
+    }
 }
 
 void ko_merge_delete(struct ko_cc *cc, const struct kc_uuid *id)

@@ -123,6 +123,8 @@ struct ko_topic_name {
     bool deleting; /* its deletion has been told to the control thread */
     bool told; /* to the control thread, as told_* say */
     uint64_t told_hash;
+    int32_t had; /* partitions before that */
+    char refused[200]; /* why what was told is not in force; "" = it is, for all that is known */
 };
 
 struct ko_rec {
@@ -217,6 +219,8 @@ struct ko_to *ko_rec_owner(const struct ko_topic_name *n);
 /* An object claims the name and is not being deleted. */
 bool ko_rec_claimed(const struct ko_topic_name *n);
 void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id);
+void ko_rec_topic_refused(struct ko_rec *r, const char *cluster, const struct kc_uuid *id,
+                          const char *why);
 void ko_rec_adopt(struct ko_rec *r, const char *cluster, const struct ki_topic *topics, int32_t n);
 void ko_rec_topic_free(void *t);
 void ko_rec_name_free(void *n);

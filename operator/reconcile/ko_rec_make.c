@@ -155,6 +155,7 @@ void ko_rec_make_topic(struct ko_rec *r, const struct ko_make *mk, uint64_t tick
     m->done = done;
     n->creating = true;
     n->deleting = n->told = false; /* of the id before */
+    n->refused[0] = '\0';
     make_try(m);
 }
 

@@ -125,7 +125,7 @@ static void leave_name(struct ko_rec *r, struct ko_to *t, bool deleted)
         if (kc_uuid_from_b64(kc_str_of(n->id), &id) == 0) {
             ko_control_topic_forget(r->control, n->cluster, &id);
         }
-        n->id[0] = '\0';
+        n->id[0] = n->refused[0] = '\0';
         n->told = false;
     } else if (owner && deleted && *n->id && !n->deleting && !going(t)) {
         json_decref(n->lost);
@@ -315,7 +315,8 @@ static void finish_with(struct ko_rec *r, const char *queue_key, const struct ko
 
 /* ---- the control thread ---- */
 
-static void tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topic *t,
+/* True: it is something else than what was told last. */
+static bool tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topic *t,
                  int32_t partitions)
 {
     struct ki_topic k = {.name = n->topic,
@@ -325,7 +326,7 @@ static void tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topi
                          .n_configs = t->n_settings};
     uint64_t h = kc_hash64_mix(kc_hash64(n->id, strlen(n->id)), (uint64_t)partitions);
     if (kc_uuid_from_b64(kc_str_of(n->id), &k.id)) {
-        return; /* not an id of ours; the status is read-only for people, so this is damage */
+        return false; /* not an id of ours; the status is read-only for people, so this is damage */
     }
     struct ki_config *configs = kc_alloc(((size_t)t->n_settings + 1) * sizeof(*configs));
     for (int32_t i = 0; i < t->n_settings; i++) {
@@ -334,7 +335,8 @@ static void tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topi
         h = kc_hash64_mix(h, kc_hash64(configs[i].value, strlen(configs[i].value)));
     }
     k.configs = configs;
-    if (!n->told || n->told_hash != h) {
+    bool news = n->told_hash != h, again = !n->told;
+    if (news || again) {
         n->told = true;
         n->told_hash = h;
         kc_log(KC_DEBUG, "reconcile", "event=topic_told topic=%s id=%s partitions=%d", n->key,
@@ -342,6 +344,7 @@ static void tell(struct ko_rec *r, struct ko_topic_name *n, const struct ko_topi
         ko_control_topic(r->control, n->cluster, &k);
     }
     kc_free(configs);
+    return news;
 }
 
 /* ---- reconciling one object ---- */
@@ -387,8 +390,9 @@ static void run_owner(struct ko_rec *r, const char *queue_key, struct ko_to *t, 
     }
     int32_t had = (int32_t)kc_json_int(t->doc, "status.partitions", 0);
     int32_t partitions = KC_MAX(spec->partitions, had);
-    if (c->spec_told && *kept && strcmp(kept, n->id) == 0 && !n->deleting) {
-        tell(r, n, spec, partitions);
+    bool written = *kept && strcmp(kept, n->id) == 0; /* the id, before anybody hears of it */
+    if (c->spec_told && written && !n->deleting && tell(r, n, spec, partitions)) {
+        n->had = had;
     }
     if (!r->leader || !c->spec_told) {
         ko_rec_finished(r, queue_key, true);
@@ -410,6 +414,17 @@ static void run_owner(struct ko_rec *r, const char *queue_key, struct ko_to *t, 
         s.message = text;
         snprintf(text, sizeof(text), "the topic has %d partitions; raise spec.partitions from %d",
                  partitions, spec->partitions);
+    }
+    if (!written) {
+        s.ready = false;
+        s.partitions = -1;
+        s.reason = "Pending";
+        s.message = "the cluster is told next";
+    } else if (*n->refused) {
+        s.ready = false;
+        s.partitions = n->had;
+        s.reason = "LimitExceeded";
+        s.message = n->refused;
     }
     finish_with(r, queue_key, t, &s);
 }
@@ -521,30 +536,49 @@ void ko_rec_name_run(struct ko_rec *r, const char *queue_key)
 
 /* ---- what the control thread tells ---- */
 
-void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id)
+static struct ko_topic_name *name_of_id(struct ko_rec *r, const char *cluster,
+                                        const struct kc_uuid *id)
 {
     char text[KC_UUID_B64_LEN + 1];
     struct kc_map_iter it = {0};
     kc_uuid_to_b64(id, text);
     for (struct kc_map_entry *e; (e = kc_map_next(&r->names, &it));) {
         struct ko_topic_name *n = e->value;
-        if (strcmp(n->id, text) != 0 || strcmp(n->cluster, cluster) != 0) {
-            continue;
+        if (strcmp(n->id, text) == 0 && strcmp(n->cluster, cluster) == 0) {
+            return n;
         }
-        struct ko_to *owner = ko_rec_owner(n);
-        if (owner && ko_deleting(owner->doc)) {
-            owner->gone = true;
-        }
-        if (owner && !going(owner)) {
-            /* Its data were deleted, the object says that there is to be such a topic: a new one. */
-            kc_log(KC_WARN, "reconcile", "event=topic_id_dead topic=%s id=%s", n->key, text);
-        }
-        memcpy(n->dead, text, sizeof(n->dead));
-        n->id[0] = '\0';
-        n->deleting = n->told = false;
-        queue_claimants(r, n);
-        ko_rec_queue(r, 'n', n->key, 0);
+    }
+    return NULL;
+}
+
+void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id)
+{
+    struct ko_topic_name *n = name_of_id(r, cluster, id);
+    if (!n) {
         return;
+    }
+    struct ko_to *owner = ko_rec_owner(n);
+    if (owner && ko_deleting(owner->doc)) {
+        owner->gone = true;
+    }
+    if (owner && !going(owner)) {
+        /* Its data were deleted, the object says that there is to be such a topic: a new one. */
+        kc_log(KC_WARN, "reconcile", "event=topic_id_dead topic=%s id=%s", n->key, n->id);
+    }
+    memcpy(n->dead, n->id, sizeof(n->dead));
+    n->id[0] = n->refused[0] = '\0';
+    n->deleting = n->told = false;
+    queue_claimants(r, n);
+    ko_rec_queue(r, 'n', n->key, 0);
+}
+
+void ko_rec_topic_refused(struct ko_rec *r, const char *cluster, const struct kc_uuid *id,
+                          const char *why)
+{
+    struct ko_topic_name *n = name_of_id(r, cluster, id);
+    if (n) {
+        snprintf(n->refused, sizeof(n->refused), "%s", why);
+        queue_claimants(r, n);
     }
 }
 
@@ -574,6 +608,7 @@ void ko_rec_adopt(struct ko_rec *r, const char *cluster, const struct ki_topic *
             continue;
         }
         name->told = false;
+        name->refused[0] = '\0';
         snprintf(name->id, sizeof(name->id), "%s", id); /* the volume's id wins */
         if (!kc_list_empty(&name->claimants)) {
             queue_claimants(r, name);

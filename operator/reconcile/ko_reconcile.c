@@ -217,6 +217,12 @@ static void on_topic_gone(void *ctx, const char *cluster, const struct kc_uuid *
     ko_rec_topic_gone(ctx, cluster, id);
 }
 
+static void on_topic_refused(void *ctx, const char *cluster, const struct kc_uuid *id,
+                             const char *why)
+{
+    ko_rec_topic_refused(ctx, cluster, id, why);
+}
+
 static void on_adopt(void *ctx, const char *cluster, const struct ki_topic *topics, int32_t n)
 {
     ko_rec_adopt(ctx, cluster, topics, n);
@@ -267,6 +273,7 @@ struct ko_control_callbacks ko_rec_callbacks(struct ko_rec *r)
                                          .admin = on_admin,
                                          .adopt = on_adopt,
                                          .topic_gone = on_topic_gone,
+                                         .topic_refused = on_topic_refused,
                                          .leader = on_leader,
                                          .ctx = r};
 }

@@ -110,6 +110,17 @@ static void cb_gone(void *ctx, const char *cluster, const struct kc_uuid *id)
     pthread_mutex_unlock(&r->lock);
 }
 
+static void cb_refused(void *ctx, const char *cluster, const struct kc_uuid *id, const char *why)
+{
+    struct rig *r = ctx;
+    (void)cluster;
+    pthread_mutex_lock(&r->lock);
+    r->refused_id = *id;
+    snprintf(r->refused, sizeof(r->refused), "%s", why);
+    r->refusals++;
+    pthread_mutex_unlock(&r->lock);
+}
+
 static void cb_leader(void *ctx, bool active)
 {
     struct rig *r = ctx;
@@ -155,7 +166,7 @@ static void open_all(void *arg)
         .renew_deadline_ms = RIG_RENEW_DEADLINE_MS,
         .retry_ms = 500,
         .check_ms = r->check_ms,
-        .cb = {cb_view, cb_event, cb_admin, cb_adopt, cb_gone, cb_leader, r},
+        .cb = {cb_view, cb_event, cb_admin, cb_adopt, cb_gone, cb_refused, cb_leader, r},
     };
     if (!r->store) {
         KT_EQ(ko_store_local_open(r->api, NULL, &r->store, &err), 0);

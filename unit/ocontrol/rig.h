@@ -36,9 +36,10 @@ struct rig {
     uint16_t port;
     pthread_mutex_t lock; /* guards what callbacks left here */
     struct ko_view *view;
-    int32_t views, events[16], adopted, gone;
+    int32_t views, events[16], adopted, gone, refusals;
+    char refused[200];
     char adopted_name[256];
-    struct kc_uuid adopted_id, gone_id;
+    struct kc_uuid adopted_id, gone_id, refused_id;
     struct rig_admin admins[64];
     int32_t n_admins;
     bool leader;

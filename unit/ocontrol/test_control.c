@@ -526,7 +526,43 @@ static void a_rollout_is_measured_while_it_goes_on(void)
     end(1);
 }
 
-KT_MAIN("control", KT(first_activation_makes_the_documents_and_the_internal_topics),
+static bool was_refused(struct rig *r, void *arg)
+{
+    return kc_uuid_eq(&r->refused_id, arg) && strstr(r->refused, "limit of 100 partitions");
+}
+
+static bool is_refused_no_more(struct rig *r, void *arg)
+{
+    return kc_uuid_eq(&r->refused_id, arg) && !*r->refused;
+}
+
+/* A KaasTopic's as an admin request's, in the same words; it waits for room. */
+static void a_topic_over_the_limits_is_refused_until_there_is_room(void)
+{
+    begin_deciding();
+    struct ki_topic one = {
+        .id = kc_uuid_random(), .name = "one", .n_parts = 60, .replication_factor = 1};
+    struct ki_topic other = one;
+    other.id = kc_uuid_random();
+    other.name = "other";
+    ko_control_topic(rig.c, RIG_CLUSTER, &one);
+    ko_control_topic(rig.c, RIG_CLUSTER, &other);
+    KT_TRUE(rig_await(&rig, was_refused, &other.id));
+    other.n_parts = 50; /* still too much: said once more, for it is another word */
+    ko_control_topic(rig.c, RIG_CLUSTER, &other);
+    KT_TRUE(rig_await_image(&rig, rig_image_names, (void *)(uintptr_t) "one"));
+    struct ki_image *im = rig_image(&rig);
+    KT_TRUE(im && !ki_topic_by_name(im, KC_STR_LIT("other")));
+    ki_image_unref(im);
+    ko_control_topic_delete(rig.c, RIG_CLUSTER, &one.id);
+    KT_TRUE(rig_await(&rig, is_refused_no_more, &other.id));
+    KT_TRUE(rig_await_image(&rig, rig_image_names, (void *)(uintptr_t) "other"));
+    KT_EQ(rig.refusals, 3);
+    end(1);
+}
+
+KT_MAIN("control", KT(a_topic_over_the_limits_is_refused_until_there_is_room),
+        KT(first_activation_makes_the_documents_and_the_internal_topics),
         KT(a_wrong_token_is_refused_with_the_reason), KT(garbage_costs_only_its_stream),
         KT(another_volume_is_refused), KT(an_unregistered_ordinal_is_refused),
         KT(nothing_is_published_before_the_inventory_and_it_is_adopted_with_its_ids),

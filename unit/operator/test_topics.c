@@ -369,9 +369,47 @@ static void a_bad_setting_leaves_the_last_good_ones_in_force(void)
     bed_stop(&b);
 }
 
-KT_MAIN("operator/topics", KT(a_topic_gets_an_identity_before_it_is_told),
-        KT(a_younger_claim_is_a_conflict), KT(deletion_waits_for_the_data),
-        KT(a_missing_object_is_made_again), KT(a_standby_forgets_what_the_leader_deleted),
+static void refuse(struct bed *b, const char *why)
+{
+    struct kc_uuid id;
+    KT_EQ(kc_uuid_from_b64(kc_str_of(op_played.topic_id), &id), 0);
+    b->cb.topic_refused(b->cb.ctx, "ns/demo", &id, why);
+    bed_settle(b);
+    bed_get(b, KO_KAASTOPIC, "orders");
+}
+
+/* The status says what is in force, not what was asked for. */
+static void a_topic_that_the_cluster_refuses_is_not_ready(void)
+{
+    struct bed b;
+    start(&b);
+    bed_create(&b, KO_KAASTOPIC, TOPIC("orders", "partitions: 4"));
+    bed_settle(&b);
+    refuse(&b, "The cluster's limit of 3 partitions would be exceeded: it has 0");
+    KT_STR(bed_cond(&b, "Ready"), "False");
+    KT_STR(reason(&b, "orders"), "LimitExceeded");
+    KT_TRUE(says(&b, "limit of 3 partitions"));
+    KT_EQ(kc_json_int(b.doc, "status.partitions", -1), 0);
+    refuse(&b, ""); /* there is room now */
+    KT_STR(bed_cond(&b, "Ready"), "True");
+    KT_EQ(kc_json_int(b.doc, "status.partitions", -1), 4);
+    bed_merge(&b, KO_KAASTOPIC, "orders", "spec: {partitions: 9}");
+    bed_settle(&b);
+    refuse(&b, "The cluster's limit of 5 partitions would be exceeded: it has 4");
+    KT_STR(reason(&b, "orders"), "LimitExceeded");
+    KT_EQ(kc_json_int(b.doc, "status.partitions", -1), 4);
+    bed_merge(&b, KO_KAASTOPIC, "orders", "spec: {partitions: 4}"); /* what it has */
+    bed_settle(&b);
+    KT_EQ(op_played.topic_parts, 4);
+    refuse(&b, "");
+    KT_STR(bed_cond(&b, "Ready"), "True");
+    bed_stop(&b);
+}
+
+KT_MAIN("operator/topics", KT(a_topic_that_the_cluster_refuses_is_not_ready),
+        KT(a_topic_gets_an_identity_before_it_is_told), KT(a_younger_claim_is_a_conflict),
+        KT(deletion_waits_for_the_data), KT(a_missing_object_is_made_again),
+        KT(a_standby_forgets_what_the_leader_deleted),
         KT(without_its_cluster_a_topic_goes_and_data_stays), KT(clients_topics_become_objects),
         KT(a_topic_made_again_while_the_old_one_goes_is_another),
         KT(the_volumes_topics_are_adopted), KT(a_standby_does_not_bring_deleted_topics_back),

@@ -218,6 +218,9 @@ struct ko_topic_name *ko_rec_name(struct ko_rec *r, const char *cluster, const c
 struct ko_to *ko_rec_owner(const struct ko_topic_name *n);
 /* An object claims the name and is not being deleted. */
 bool ko_rec_claimed(const struct ko_topic_name *n);
+/* It is on its way out: being deleted, or seen so. */
+bool ko_rec_going(const struct ko_to *t);
+void ko_rec_queue_claimants(struct ko_rec *r, const struct ko_topic_name *n);
 void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id);
 void ko_rec_topic_refused(struct ko_rec *r, const char *cluster, const struct kc_uuid *id,
                           const char *why);

@@ -61,7 +61,7 @@ static int by_age(const struct ko_to *a, const struct ko_to *b)
     return c ? c : strcmp(ko_uid(a->doc), ko_uid(b->doc));
 }
 
-static bool going(const struct ko_to *t)
+bool ko_rec_going(const struct ko_to *t)
 {
     return t->doomed || ko_deleting(t->doc);
 }
@@ -71,7 +71,7 @@ static bool going(const struct ko_to *t)
 static int claim_rank(const struct ko_topic_name *n, const struct ko_to *t)
 {
     bool holds = *n->id && strcmp(kc_json_str(t->doc, "status.topicId", ""), n->id) == 0;
-    return holds ? 0 : going(t) ? 2 : 1;
+    return holds ? 0 : ko_rec_going(t) ? 2 : 1;
 }
 
 struct ko_to *ko_rec_owner(const struct ko_topic_name *n)
@@ -94,14 +94,14 @@ bool ko_rec_claimed(const struct ko_topic_name *n)
 {
     KC_LIST_EACH(it, nx, &n->claimants)
     {
-        if (!going(KC_LIST_ENTRY(it, struct ko_to, link))) {
+        if (!ko_rec_going(KC_LIST_ENTRY(it, struct ko_to, link))) {
             return true;
         }
     }
     return false;
 }
 
-static void queue_claimants(struct ko_rec *r, const struct ko_topic_name *n)
+void ko_rec_queue_claimants(struct ko_rec *r, const struct ko_topic_name *n)
 {
     KC_LIST_EACH(it, nx, &n->claimants)
     {
@@ -127,11 +127,11 @@ static void leave_name(struct ko_rec *r, struct ko_to *t, bool deleted)
         }
         n->id[0] = n->refused[0] = '\0';
         n->told = false;
-    } else if (owner && deleted && *n->id && !n->deleting && !going(t)) {
+    } else if (owner && deleted && *n->id && !n->deleting && !ko_rec_going(t)) {
         json_decref(n->lost);
         n->lost = json_deep_copy(json_object_get(t->doc, "spec"));
     }
-    queue_claimants(r, n);
+    ko_rec_queue_claimants(r, n);
     ko_rec_queue(r, 'n', n->key, 0);
 }
 
@@ -190,7 +190,7 @@ void ko_rec_topic_seen(struct ko_rec *r, enum ko_event ev, json_t *doc)
             join_name(r, t);
         }
         if (t->name && t->name != before) {
-            queue_claimants(r, t->name);
+            ko_rec_queue_claimants(r, t->name);
         }
         ko_rec_queue(r, 't', key, 0);
     }
@@ -205,7 +205,7 @@ void ko_rec_topics_of(struct ko_rec *r, const char *cluster)
         struct ko_topic_name *n = e->value;
         if (strcmp(n->cluster, cluster) == 0) {
             n->told = false;
-            queue_claimants(r, n);
+            ko_rec_queue_claimants(r, n);
             ko_rec_queue(r, 'n', n->key, 0);
         }
     }
@@ -532,90 +532,4 @@ void ko_rec_name_run(struct ko_rec *r, const char *queue_key)
         }
     }
     ko_rec_finished(r, queue_key, true);
-}
-
-/* ---- what the control thread tells ---- */
-
-static struct ko_topic_name *name_of_id(struct ko_rec *r, const char *cluster,
-                                        const struct kc_uuid *id)
-{
-    char text[KC_UUID_B64_LEN + 1];
-    struct kc_map_iter it = {0};
-    kc_uuid_to_b64(id, text);
-    for (struct kc_map_entry *e; (e = kc_map_next(&r->names, &it));) {
-        struct ko_topic_name *n = e->value;
-        if (strcmp(n->id, text) == 0 && strcmp(n->cluster, cluster) == 0) {
-            return n;
-        }
-    }
-    return NULL;
-}
-
-void ko_rec_topic_gone(struct ko_rec *r, const char *cluster, const struct kc_uuid *id)
-{
-    struct ko_topic_name *n = name_of_id(r, cluster, id);
-    if (!n) {
-        return;
-    }
-    struct ko_to *owner = ko_rec_owner(n);
-    if (owner && ko_deleting(owner->doc)) {
-        owner->gone = true;
-    }
-    if (owner && !going(owner)) {
-        /* Its data were deleted, the object says that there is to be such a topic: a new one. */
-        kc_log(KC_WARN, "reconcile", "event=topic_id_dead topic=%s id=%s", n->key, n->id);
-    }
-    memcpy(n->dead, n->id, sizeof(n->dead));
-    n->id[0] = n->refused[0] = '\0';
-    n->deleting = n->told = false;
-    queue_claimants(r, n);
-    ko_rec_queue(r, 'n', n->key, 0);
-}
-
-void ko_rec_topic_refused(struct ko_rec *r, const char *cluster, const struct kc_uuid *id,
-                          const char *why)
-{
-    struct ko_topic_name *n = name_of_id(r, cluster, id);
-    if (n) {
-        snprintf(n->refused, sizeof(n->refused), "%s", why);
-        queue_claimants(r, n);
-    }
-}
-
-/* What a KaasTopic would say of the topic. */
-static json_t *spec_of(const struct ki_topic *t)
-{
-    json_t *config = json_object();
-    for (int32_t i = 0; i < t->n_configs; i++) {
-        json_object_set_new(config, t->configs[i].name, json_string(t->configs[i].value));
-    }
-    return json_pack("{s:i, s:i, s:o}", "partitions", (int)t->n_parts, "replicationFactor",
-                     (int)KC_MAX(t->replication_factor, 1), "config", config);
-}
-
-void ko_rec_adopt(struct ko_rec *r, const char *cluster, const struct ki_topic *topics, int32_t n)
-{
-    for (int32_t i = 0; i < n; i++) {
-        const struct ki_topic *t = &topics[i];
-        char id[KC_UUID_B64_LEN + 1];
-        if (t->internal) {
-            ko_control_topic(r->control, cluster, t); /* internal topics have no object */
-            continue;
-        }
-        kc_uuid_to_b64(&t->id, id);
-        struct ko_topic_name *name = ko_rec_name(r, cluster, t->name, true);
-        if (!name || name->deleting || name->creating) {
-            continue;
-        }
-        name->told = false;
-        name->refused[0] = '\0';
-        snprintf(name->id, sizeof(name->id), "%s", id); /* the volume's id wins */
-        if (!kc_list_empty(&name->claimants)) {
-            queue_claimants(r, name);
-        } else {
-            json_decref(name->lost);
-            name->lost = spec_of(t);
-            ko_rec_queue(r, 'n', name->key, 0);
-        }
-    }
 }

@@ -22,7 +22,7 @@ suite() {
 PYTHONPATH=$ROOT/e2e step "client programs" python3 -B -m kaaslib.clients
 "$ROOT/e2e/kube/dev-kube.sh" up "$KC_NODES" >&2
 if [ "${1-}" = faults ]; then
-  suite faults.py "${@:2}"
+  KAAS_TIMED=1 suite faults.py "${@:2}"
 else
   [ $# -gt 0 ] || suite api_suite.py
   suite suite.py "$@"

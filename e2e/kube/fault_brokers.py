@@ -9,7 +9,7 @@ import time
 
 from kaaslib import batch, kube, wire
 from kaaslib.kube import kubectl
-from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.recorded import LAG_S, SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold
 from kaaslib.threads import Held
 
@@ -110,7 +110,7 @@ def a_broker_is_frozen(c, t):
         if pathlib.Path(f"/proc/{pid}").exists():
             os.kill(pid, signal.SIGCONT)
     t.came_back(1, t0)
-    check(after <= 6, "W4: fenced after", after)
+    check(after <= within(6), "W4: fenced after", after)
     return f"frozen {FREEZE_S} s, fenced after {after:.2f} s"
 
 
@@ -127,7 +127,7 @@ def the_data_loops_of_a_broker_are_wedged(c, t):
     finally:
         held.release()
     t.came_back(1, t0)
-    check(unready <= 6 and after <= 8, "R40, R50: 503 after", unready, "fenced after", after)
+    check(unready <= within(6) and after <= within(8), "R40, R50: 503 after", unready, "fenced after", after)
     return f"{held.n} loops for {WEDGE_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s"
 
 
@@ -166,7 +166,7 @@ def the_storage_of_one_broker_stalls(c, t):
     finally:
         held.release()
     t.came_back(2, t0)
-    check(unready <= 7 and after <= 8, "503 after", unready, "fenced after", after)
+    check(unready <= within(7) and after <= within(8), "503 after", unready, "fenced after", after)
     return (f"a file operation hangs for {STALL_S} s: 503 after {unready:.2f} s, fenced after {after:.2f} s, what was accepted is answered "
             f"after {asked.at - t0:.2f} s")
 

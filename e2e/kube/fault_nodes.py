@@ -7,7 +7,7 @@ import time
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
-from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.recorded import LAG_S, SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold
 from fault_rollouts import OPERATOR_S
 
@@ -79,7 +79,7 @@ def a_node_loses_its_power(c, t):
     finally:
         subprocess.run([str(here / "node-up.sh"), node.removeprefix("node")], check=True)
     t.came_back(n, t0, 180)
-    check(after <= 6 + (OPERATOR_S if note else 0), "W4: fenced after", after)
+    check(after <= within(6 + (OPERATOR_S if note else 0)), "W4: fenced after", after)
     return f"{node}{note}: Dead after {after:.2f} s"
 
 
@@ -101,13 +101,13 @@ def a_node_is_cut_off_and_its_broker_goes_on_writing(c, t):
         c.cut(node, False)
     t.came_back(n, t0, 180)
     eventually(lambda: get("node", node)["status"]["conditions"][-1]["status"] == "True", 60, 0.5, "the node is Ready")
-    check(after <= 6 + (OPERATOR_S if note else 0), "W4: fenced after", after)
+    check(after <= within(6 + (OPERATOR_S if note else 0)), "W4: fenced after", after)
     file = t.load.clients.files[-1]
 
     def told():  # its history is written when it has ended
         acked = [(at - t0_us) / 1e6 for at in acknowledged(file) if t0_us < at < cut_us]
         check(acked, "the client inside was acknowledged nothing after the cut: the broker did not go on writing")
-        check(acked[-1] <= after + SILENT_S, "the cut-off broker acknowledged for", acked[-1], "s")
+        check(acked[-1] <= within(after + SILENT_S), "the cut-off broker acknowledged for", acked[-1], "s")
         return f"{node}{note}: Dead after {after:.2f} s; cut off it acknowledged {len(acked)} records, the last after {acked[-1]:.2f} s"
     return told
 

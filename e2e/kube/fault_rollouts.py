@@ -7,7 +7,7 @@ import time
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
-from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.recorded import LAG_S, SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold, scenario
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -157,7 +157,7 @@ def kill_operator(t):
     eventually(lambda: (h := kube.lease_holder()) and h != holder, 15, 0.1, "another holder of the Lease")
     took = time.monotonic() - t0
     t.without(t0)
-    check(took <= OPERATOR_S, "another operator after", took)
+    check(took <= within(OPERATOR_S), "another operator after", took)
     return f"another operator after {took:.1f} s"
 
 

@@ -27,8 +27,9 @@ def kubectl(*args, stdin=None, ok=True, timeout_s=60):
     return r.stdout if ok else r
 
 
-KINDS = {"pod": "api/v1", "event": "api/v1", "node": "api/v1", "lease": "apis/coordination.k8s.io/v1", "statefulset": "apis/apps/v1",
-         "deployment": "apis/apps/v1", "kaascluster": "apis/kaas.dev/v1alpha1", "kaastopic": "apis/kaas.dev/v1alpha1"}
+KINDS = {"pod": "api/v1", "event": "api/v1", "node": "api/v1", "service": "api/v1", "lease": "apis/coordination.k8s.io/v1",
+         "statefulset": "apis/apps/v1", "deployment": "apis/apps/v1", "kaascluster": "apis/kaas.dev/v1alpha1",
+         "kaastopic": "apis/kaas.dev/v1alpha1"}
 SERVER = "https://10.10.0.1:6443"
 
 

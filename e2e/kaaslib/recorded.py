@@ -36,16 +36,16 @@ class Bounds:
     agree_s: float = AGREE_S
     out: int | None = None  # brokers not ready at once
     halts: bool = False  # a rollout is to halt
-    group_errors: bool = True  # a group consumer may be told of a failed commit
+    group_errors: bool = True  # a group consumer may be told of a failed commit; else every library has one, and none is told
     gap_s: float | None = None  # the longest that a producer may go without an acknowledgement of a partition
     replicas: int = 3
     brokers: int = 3  # the most there will be
 
 
 class Load:
-    """The recording clients on a topic of their own."""
+    """The recording clients on a topic of their own; groups: the libraries that have a group consumer."""
 
-    def __init__(self, c, name, folder):
+    def __init__(self, c, name, folder, groups):
         # a name that no run before this one used: what failed stays to be looked at
         self.c, self.topic, self.folder = c, f"{name}-{int(time.time())}", pathlib.Path(folder) / name
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -54,7 +54,8 @@ class Load:
         for library, mode in PRODUCERS:
             self.clients.produce(library, c.bootstrap, RATE, mode)
         self.clients.consume("franz-go", c.bootstrap)
-        self.clients.group("java-4.4", c.bootstrap, self.topic, SESSION_MS)
+        for library in groups:
+            self.clients.group(library, c.bootstrap, f"{self.topic}-{library}", *([SESSION_MS] if library.startswith("java") else []))
 
     def wait_for_work(self):
         """Until every client has moved a record."""
@@ -110,7 +111,7 @@ def judge(t, load, counts, alone, bounds, since, until):
 def under_load(c, name, fault, bounds):
     """Runs fault(truth) while clients work; what it returns, or what that returns when the clients have ended, heads the figures.
     The cluster serves as before when it ends."""
-    load = Load(c, name, c.folder)
+    load = Load(c, name, c.folder, ["java-4.4"] if bounds.group_errors else LIBRARIES)
     t = truth.Truth(c, bounds.brokers)
     t.load = load
     try:

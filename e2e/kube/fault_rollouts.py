@@ -13,6 +13,7 @@ from kaaslib.runner import check, eventually, hold, scenario
 SOAK = bool(os.environ.get("KAAS_SOAK"))
 ABSENT = "localhost/kaas:absent"  # no node has it, and there is nowhere to pull it from
 HALT_S = 60 if SOAK else 15
+ROLLS = int(os.environ.get("KAAS_ROLLS", "20"))
 NOTE = "e2e/rolled"
 OPERATOR_S = 6  # a new operator acts within
 GAP_S = 5  # whoever goes to an address that nobody has any more is gone for longer (ADR 18)
@@ -26,6 +27,12 @@ def rolled(pods=()):
         if meta.get("labels", {}).get("kaas.dev/cluster") == "demo":
             out[int(meta["name"].rsplit("-", 1)[1])] = (meta.get("annotations", {}).get(NOTE), meta["labels"]["controller-revision-hash"])
     return out
+
+
+def addressed():
+    """The brokers of demo that have a Service, which is what they advertise (ADR 18)."""
+    names = [s["metadata"]["name"] for s in get("services")["items"]]
+    return {int(name.rsplit("-", 1)[1]) for name in names if name.startswith("demo-broker-")}
 
 
 def begin(c):
@@ -46,20 +53,31 @@ def check_report(c, value, replicas):
     sts, report = get("statefulset", "demo"), c.status().get("lastRollout", {})
     check(report.get("revision") == sts["status"]["updateRevision"] and report.get("finishedAt") and report.get("brokers") == replicas
           and report.get("maxBrokersOut") == 1, report)
-    gap = report["gapMillis"]
-    return f"reported gaps p50 {gap['p50']} p99 {gap['p99']} max {gap['max']} ms"
+    return report["gapMillis"]
 
 
 def roll(c, replicas):
+    """Rolls all brokers; the seconds it took, and the reported gaps in ms."""
     t0 = time.monotonic()
     value = begin(c)
     wait_for_end()
-    return f"rolled in {time.monotonic() - t0:.0f} s, {check_report(c, value, replicas)}"
+    return time.monotonic() - t0, check_report(c, value, replicas)
+
+
+def rolled_text(took_s, gap):
+    return f"rolled in {took_s:.0f} s, reported gaps p50 {gap['p50']} p99 {gap['p99']} max {gap['max']} ms"
 
 
 @fault(out=1, group_errors=False, gap_s=GAP_S)
 def a_rolling_update_of_three(c, t):
-    return roll(c, 3)
+    return rolled_text(*roll(c, 3))
+
+
+@fault(soak=True, out=1, group_errors=False, gap_s=GAP_S)
+def twenty_rolling_updates_in_a_row(c, t):
+    done = [roll(c, 3) for _ in range(ROLLS)]
+    return (f"{ROLLS} of {min(s for s, _ in done):.0f} to {max(s for s, _ in done):.0f} s, reported gaps p99 {max(g['p99'] for _, g in done)} max "
+            f"{max(g['max'] for _, g in done)} ms in the worst, p99 {sorted(g['p99'] for _, g in done)[ROLLS // 2]} in the middle one")
 
 
 @fault(soak=True, brokers=5, group_errors=False, gap_s=GAP_S)
@@ -67,7 +85,7 @@ def a_rolling_update_of_five(c, t):
     c.scale(5)
     c.settle(5)
     t0 = time.monotonic()
-    note = roll(c, 5)
+    note = rolled_text(*roll(c, 5))
     check(t.out(t0, time.monotonic(), 5) <= 1, "brokers out at once", t.out(t0, time.monotonic(), 5))
     c.scale(3)
     return note
@@ -143,8 +161,10 @@ def scaling_three_five_two_three(c, t):
         eventually(lambda n=n: sorted(t.line.now(("view", n))["fenced"]) == [0, 1] == sorted(t.line.now(("view", n))["listed"]), 10,
                    what="R9, R33: gone from every answer")
     c.settle(2)
+    eventually(lambda: addressed() == {0, 1}, 30, what="who is gone has no address any more")
     c.scale(3)
     c.settle(3)
+    check(addressed() == {0, 1, 2}, "Services of brokers:", addressed())
     seen = t.ids(t0, time.monotonic())
     check(all(ids == tuple(range(len(ids))) for ids in seen), "rows with holes", seen)
 

@@ -1,6 +1,7 @@
 """Clients that write histories, and the checker over them (../history/README.md)."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -18,10 +19,12 @@ class Violations(AssertionError):
 class Clients:
     """The recording clients of one run: each a process with a number and a file of its own.
 
-    topics: {name: partitions}. wrap: a command before each client's (a network namespace)."""
+    topics: {name: partitions}. wrap: a command before each client's (a network namespace). defaults: the clients are as patient as
+    their libraries are by themselves; else those that can be told to look at the cluster again sooner are."""
 
-    def __init__(self, folder, topics, wrap=()):
+    def __init__(self, folder, topics, wrap=(), defaults=False):
         self.folder, self.wrap = pathlib.Path(folder), list(wrap)
+        self.env = dict(os.environ, KAAS_CLIENT_DEFAULTS="1" if defaults else "")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.spec = ",".join(f"{name}:{n}" for name, n in topics.items())
         self.running, self.files, self.number = [], [], 0
@@ -31,7 +34,7 @@ class Clients:
         file = self.folder / f"{self.number:03d}-{name}-{verb}"
         errors = open(f"{file}.err", "wb")
         proc = subprocess.Popen([*self.wrap, *wrap, *clients.history_command(name), verb, str(file), str(self.number), bootstrap, self.spec,
-                                 *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+                                 *map(str, args)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=self.env)
         self.files.append(file)
         return f"{self.number} {name} {verb}", proc
 

@@ -36,25 +36,26 @@ class Bounds:
     agree_s: float = AGREE_S
     out: int | None = None  # brokers not ready at once
     halts: bool = False  # a rollout is to halt
-    group_errors: bool = True  # a group consumer may be told of a failed commit; else every library has one, and none is told
+    group_errors: bool = True  # a group consumer may be told of a failed commit
     gap_s: float | None = None  # the longest that a producer may go without an acknowledgement of a partition
     replicas: int = 3
     brokers: int = 3  # the most there will be
 
 
 class Load:
-    """The recording clients on a topic of their own; groups: the libraries that have a group consumer."""
+    """The recording clients on a topic of their own. unnoticed: of a fault that is to be noticed by nobody; all libraries have their
+    defaults then, and a group consumer each."""
 
-    def __init__(self, c, name, folder, groups):
+    def __init__(self, c, name, folder, unnoticed):
         # a name that no run before this one used: what failed stays to be looked at
         self.c, self.topic, self.folder = c, f"{name}-{int(time.time())}", pathlib.Path(folder) / name
         shutil.rmtree(self.folder, ignore_errors=True)
         c.create_topic(self.topic, PARTITIONS)
-        self.clients = history.Clients(self.folder, {self.topic: PARTITIONS})
+        self.clients = history.Clients(self.folder, {self.topic: PARTITIONS}, defaults=unnoticed)
         for library, mode in PRODUCERS:
             self.clients.produce(library, c.bootstrap, RATE, mode)
         self.clients.consume("franz-go", c.bootstrap)
-        for library in groups:
+        for library in LIBRARIES if unnoticed else ["java-4.4"]:
             self.clients.group(library, c.bootstrap, f"{self.topic}-{library}", *([SESSION_MS] if library.startswith("java") else []))
 
     def wait_for_work(self):
@@ -111,7 +112,7 @@ def judge(t, load, counts, alone, bounds, since, until):
 def under_load(c, name, fault, bounds):
     """Runs fault(truth) while clients work; what it returns, or what that returns when the clients have ended, heads the figures.
     The cluster serves as before when it ends."""
-    load = Load(c, name, c.folder, ["java-4.4"] if bounds.group_errors else LIBRARIES)
+    load = Load(c, name, c.folder, not bounds.group_errors)
     t = truth.Truth(c, bounds.brokers)
     t.load = load
     try:

@@ -30,7 +30,7 @@ class Recording:
 
     def __init__(self, c):
         self.folder = c.dir / "histories"
-        self.clients = history.Clients(self.folder, {RECORDED: RECORDED_PARTITIONS})
+        self.clients = history.Clients(self.folder, {RECORDED: RECORDED_PARTITIONS}, defaults=True)
         for name in LIBRARIES:
             self.clients.produce(name, c.bootstrap, RATE, "idempotent")
             self.clients.group(name, c.bootstrap, f"{name}-group", *([SESSION_MS] if name.startswith("java") else []))

@@ -95,6 +95,14 @@ func leading(value []byte) string {
 	return s
 }
 
+// patience is how long the client waits between two looks at the cluster: by itself, with KAAS_CLIENT_DEFAULTS, five seconds.
+func patience() kgo.Opt {
+	if os.Getenv("KAAS_CLIENT_DEFAULTS") != "" {
+		return kgo.MetadataMinAge(5 * time.Second)
+	}
+	return kgo.MetadataMinAge(250 * time.Millisecond)
+}
+
 func historyProduce(path string, number int64, bootstrap, spec string, rate float64, mode string) error {
 	if mode != "idempotent" {
 		return fmt.Errorf("mode %s is not one of this client", mode)
@@ -108,7 +116,7 @@ func historyProduce(path string, number int64, bootstrap, spec string, rate floa
 		return err
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(2*time.Millisecond), kgo.ProducerBatchMaxBytes(100000), kgo.MetadataMinAge(250*time.Millisecond))
+		kgo.ProducerLinger(2*time.Millisecond), kgo.ProducerBatchMaxBytes(100000), patience())
 	if err != nil {
 		return err
 	}
@@ -158,7 +166,7 @@ func historyConsume(path string, number int64, bootstrap, spec string) error {
 		return err
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumeTopics(topics...),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(250*time.Millisecond))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), patience())
 	if err != nil {
 		return err
 	}
@@ -259,7 +267,7 @@ func historyGroup(path string, number int64, bootstrap, spec, group string) erro
 	}
 	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ConsumeTopics(topics...), kgo.ConsumerGroup(group),
 		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.OnPartitionsAssigned(assigned),
-		kgo.MetadataMinAge(250*time.Millisecond))
+		patience())
 	if err != nil {
 		return err
 	}

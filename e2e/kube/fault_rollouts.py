@@ -166,7 +166,8 @@ def scaling_three_five_two_three(c, t):
     c.settle(3)
     check(addressed() == {0, 1, 2}, "Services of brokers:", addressed())
     seen = t.ids(t0, time.monotonic())
-    check(all(ids == tuple(range(len(ids))) for ids in seen), "rows with holes", seen)
+    # pods come and go in parallel, so in any order; who stays is never missing, and nobody comes who is not wanted
+    check(all({0, 1} <= set(ids) <= set(range(5)) for ids in seen), "rows of the wrong brokers", seen)
 
 
 def kill_operator(t):

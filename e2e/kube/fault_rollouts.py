@@ -16,7 +16,7 @@ HALT_S = 60 if SOAK else 15
 ROLLS = int(os.environ.get("KAAS_ROLLS", "20"))
 NOTE = "e2e/rolled"
 OPERATOR_S = 6  # a new operator acts within
-GAP_S = 5  # whoever goes to an address that nobody has any more is gone for longer (ADR 18)
+GAP_S = 8  # whoever dials an address that nobody has any more is gone for longer: Java waits 10 s, less 20 % at random (ADR 18)
 
 
 def rolled(pods=()):

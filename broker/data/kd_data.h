@@ -77,6 +77,27 @@ struct kd_arrival {
 void kd_await(struct kd_data *d, const struct kc_uuid *topic_id, int32_t partition,
               struct kd_arrival *a, int64_t deadline_ms); /* owner's loop */
 
+/* ---- what follows a refused batch ---- */
+
+/* The idempotent producer of a batch, and the partition it is for. */
+struct kd_sender {
+    const struct kc_uuid *topic_id;
+    int32_t partition;
+    int64_t producer_id;
+    int16_t producer_epoch;
+    int32_t first_seq;
+};
+/* A producer has several batches on their way. If one is refused and the partition is led here by the time the
+ * next one comes, that one is out of sequence through no fault of the producer's; told so, librdkafka
+ * begins a new epoch and sends again what the old one may have stored, to all partitions. So it is
+ * refused like the one before it, and both come again in order. All on the owner's loop.
+ *
+ * note_refused: this batch was, with an error that its producer tries again after. note_taken: this one
+ * was not. was_refused: one before this one was, and none was taken since. */
+void kd_note_refused(const struct kd_sender *s, int64_t now_ms);
+void kd_note_taken(const struct kd_sender *s);
+bool kd_was_refused(const struct kd_sender *s);
+
 /* ---- waiting for an open partition: long polls ---- */
 
 /* fn runs on the owner's loop whenever the high watermark, the last stable offset or the log start

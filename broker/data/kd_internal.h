@@ -28,6 +28,8 @@ struct kd_loop {
     struct kc_map known; /* key -> epoch + 1 as a number: open partitions of all loops */
     struct kc_map awaited; /* key -> head of a list of kd_arrival */
     struct kc_map hints; /* key -> broker + 1: where released partitions of all loops went */
+    struct kc_map refused[2]; /* kd_refused.c: of now and of the time before refused_ms */
+    int64_t refused_ms;
     struct rt_msg begin;
 };
 

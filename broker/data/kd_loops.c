@@ -52,6 +52,8 @@ int kd_new(int32_t n_loops, struct kd_data **ret, struct kc_err *err)
         kc_map_init(&l->parts);
         kc_map_init(&l->known);
         kc_map_init(&l->hints);
+        kc_map_init(&l->refused[0]);
+        kc_map_init(&l->refused[1]);
         kc_map_init(&l->awaited);
         l->begin.fn = loop_begin;
         rt_post(&l->rt, &l->begin);
@@ -95,6 +97,8 @@ void kd_free(struct kd_data *d)
         kc_map_fini(&l->parts, kc_free);
         kc_map_fini(&l->known, NULL);
         kc_map_fini(&l->hints, NULL);
+        kc_map_fini(&l->refused[0], kc_free);
+        kc_map_fini(&l->refused[1], kc_free);
         kc_map_fini(&l->awaited, kc_free);
         kd_timers_fini(&l->timers);
     }

@@ -35,13 +35,48 @@ struct produce {
 
 /* ---- appending, on the partition's loop ---- */
 
+/* Of the item's batch; false: it is of no idempotent producer, or no batch. */
+static bool sender_of(const struct append *a, struct kd_sender *ret)
+{
+    struct ks_batch b;
+    if (!a->in->records.ptr || a->in->records.len < KS_BATCH_HEADER ||
+        !ks_batch_parse(a->in->records.ptr, &b) || b.producer_id < 0) {
+        return false;
+    }
+    *ret = (struct kd_sender){.topic_id = &a->item.topic_id,
+                              .partition = a->item.partition,
+                              .producer_id = b.producer_id,
+                              .producer_epoch = b.producer_epoch,
+                              .first_seq = b.first_seq};
+    return true;
+}
+
+/* Keeps what a producer has on its way in order: see kd_note_refused. */
+static void finish(struct append *a)
+{
+    struct kd_sender s;
+    int16_t error = a->item.error;
+    bool refused = error == KAFKA_NOT_LEADER_OR_FOLLOWER || error == KAFKA_KAFKA_STORAGE_ERROR;
+    if (sender_of(a, &s)) {
+        if (refused) {
+            kd_note_refused(&s, kc_mono_ms());
+        } else if (error == KAFKA_NONE) {
+            kd_note_taken(&s);
+        } else if (error == KAFKA_OUT_OF_ORDER_SEQUENCE_NUMBER && kd_was_refused(&s)) {
+            a->item.error = KAFKA_NOT_LEADER_OR_FOLLOWER;
+            a->result.message = NULL;
+        }
+    }
+    atomic_store(&a->finished, true);
+    kb_fan_done(&a->item);
+}
+
 static void on_appended(void *ctx, const struct ks_append_result *r)
 {
     struct append *a = ctx;
     a->result = *r;
     a->item.error = r->error;
-    atomic_store(&a->finished, true);
-    kb_fan_done(&a->item);
+    finish(a);
 }
 
 static void append(struct kb_item *item)
@@ -51,8 +86,7 @@ static void append(struct kb_item *item)
     const struct kw_produce_request *in = req->body;
     struct kd_part *p = kb_item_part(item);
     if (!p && item->error) {
-        atomic_store(&a->finished, true);
-        kb_fan_done(item);
+        finish(a);
     }
     if (!p) {
         return;

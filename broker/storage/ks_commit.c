@@ -159,7 +159,7 @@ static void synced_behind(struct ks_log **logs, struct ks_entry *entry)
     ks_journal_synced(log->e, entry);
     heal(log);
     list_log(logs, log);
-    if (entry->rc == 0) {
+    if (entry->synced) {
         ks_ack_post(entry);
     } else {
         ks_entry_free(entry);

@@ -426,6 +426,8 @@ void ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
 {
     struct ks_log *log = entry->log;
     bool same = log->c_file == entry->file; /* else: a recovery has come between */
+    /* After an error on the file, told to whoever was there first, a sync of it answers 0 (J7). */
+    entry->synced = same && !entry->rc && !log->c_lies;
     log->c_syncing = false;
     e->journal->syncing--;
     if (same && entry->rc) { /* what was acked stands in the journal (J5) */
@@ -434,7 +436,7 @@ void ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
         if (!log->c_failed) {
             ks_task_fail(log, KS_K_STORAGE_ERROR);
         }
-    } else if (same && !log->c_lies) {
+    } else if (entry->synced) {
         log->c_synced = KC_MAX(log->c_synced, entry->pos);
         ks_journal_confirm(log);
     }

@@ -47,7 +47,7 @@ int ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
 void ks_journal_confirm(struct ks_log *log);
 /* The log ends. sealed: nobody needs its frames; else the orphan of its epoch keeps them. */
 void ks_journal_leave(struct ks_log *log, bool sealed);
-/* A sync behind came back. */
+/* A sync behind came back; entry->synced: what it was for is durable in the file. */
 void ks_journal_synced(struct ks_engine *e, struct ks_entry *entry);
 /* Between turns: retires journals, starts syncs behind, removes what has done its duty. Returns
  * milliseconds until it wants to be called again at the latest, or -1. */

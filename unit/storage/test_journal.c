@@ -26,11 +26,15 @@ static struct {
     _Atomic int fail; /* so many fail */
     _Atomic bool hold; /* they wait until it is over */
     _Atomic int waiting, hits;
+    _Atomic bool full; /* no write finds room, to whatever file */
 } trap;
 
 static int before(void *ctx, enum st_op op, const char *path)
 {
     (void)ctx;
+    if (op == ST_PWRITE && atomic_load(&trap.full)) {
+        return -ENOSPC;
+    }
     if (op != ST_DATASYNC || !trap.part[0] || !strstr(path, trap.part)) {
         return 0;
     }
@@ -435,6 +439,33 @@ static void snapshots_wait_for_the_sync_behind(void)
     end();
 }
 
+/* J7: the error of a file is told once. It was told to a write while the file was synced behind; that sync
+ * answers 0, and proves nothing. */
+static void a_sync_behind_after_an_error_makes_no_snapshot(void)
+{
+    char name[KS_FILE_NAME_LEN];
+    begin(true, NULL);
+    b1.e->checkpoint_bytes = 500;
+    put_framed(60);
+    ks_file_name(logs[0]->c_file->id, name);
+    set_trap(name, 0, true);
+    atomic_store(&b1.e->journal_ms, 0);
+    await(somebody_waits);
+    atomic_store(&b1.e->journal_ms, KS_JOURNAL_MS);
+    atomic_store(&trap.full, true);
+    KT_EQ(st_put(&b1, logs[0], 2), -56);
+    atomic_store(&trap.hold, false);
+    for (int64_t until = kc_mono_ms() + 300; kc_mono_ms() < until;) { /* nothing is to come of it */
+        st_turn(&b1);
+        sched_yield();
+    }
+    KT_TRUE(logs[0]->ckpt.unsynced); /* no snapshot may say that it is in the file */
+    atomic_store(&trap.full, false);
+    resumed = logs[0];
+    await(acks_again);
+    end();
+}
+
 static void relaxed_logs_are_not_framed(void)
 {
     struct st_open o;
@@ -471,5 +502,5 @@ KT_MAIN("journal", KT(what_only_the_journal_has_is_taken_over),
         KT(a_planned_seal_syncs_the_file_first),
         KT(a_seal_whose_file_cannot_be_synced_leaves_it_to_the_claimant),
         KT(a_log_that_is_closed_holds_no_journal), KT(a_roll_syncs_the_file_before_it),
-        KT(snapshots_wait_for_the_sync_behind), KT(relaxed_logs_are_not_framed),
-        KT(few_files_are_synced_where_they_are))
+        KT(snapshots_wait_for_the_sync_behind), KT(a_sync_behind_after_an_error_makes_no_snapshot),
+        KT(relaxed_logs_are_not_framed), KT(few_files_are_synced_where_they_are))

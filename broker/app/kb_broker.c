@@ -415,11 +415,11 @@ static void stop(struct kb_broker *b)
 {
     kh_stop(b->health);
     rt_pool_free(b->pool);
+    if (b->app.engine) { /* first: the data loops run what it still has to tell them */
+        ks_engine_close(b->app.engine);
+    }
     if (b->app.data) {
         kd_stop(b->app.data);
-    }
-    if (b->app.engine) {
-        ks_engine_close(b->app.engine);
     }
     kn_server_free(b->app.net);
     kg_groups_free(b->app.groups);

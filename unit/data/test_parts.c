@@ -92,8 +92,8 @@ static void up(void)
 
 static void down(void)
 {
+    ks_engine_close(fx.engine); /* first: the data loops run what it still has to tell them */
     kd_stop(fx.data);
-    ks_engine_close(fx.engine);
     kd_free(fx.data);
     kt_dir_remove(fx.dir);
 }

@@ -97,11 +97,11 @@ void hx_down(struct hx *h)
         poll(NULL, 0, 1);
     }
     KT_EQ(atomic_load(&h->app.metrics.under_way), 0);
-    kd_stop(h->app.data);
-    if (h->app.engine) {
+    if (h->app.engine) { /* first: the data loops run what it still has to tell them */
         ks_engine_close(h->app.engine);
         kt_dir_remove(h->dir);
     }
+    kd_stop(h->app.data);
     kn_server_free(h->app.net);
     kg_groups_free(h->app.groups);
     kb_set_image(&h->app, NULL);

@@ -355,3 +355,21 @@ void hx_on_loop(struct hx *h, int32_t i, void (*fn)(void *arg), void *arg)
         poll(NULL, 0, 1);
     }
 }
+
+void hx_up_one(struct hx *h, struct hx_client *c, int32_t n_loops)
+{
+    hx_up_engine(h, 1, n_loops);
+    hx_row(h, 1);
+    hx_row(h, 2);
+    hx_topic(h, "t", 1, 1);
+    hx_publish(h);
+    hx_open_part(h, &h->topics[0], 0);
+    hx_dial(h, c, 0);
+}
+
+void hx_down_one(struct hx *h, struct hx_client *c)
+{
+    hx_close_part(h, &h->topics[0], 0, -1);
+    hx_hang_up(c);
+    hx_down(h);
+}

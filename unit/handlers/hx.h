@@ -68,6 +68,9 @@ struct hx_client {
 };
 void hx_dial(struct hx *h, struct hx_client *c, int32_t listener);
 void hx_hang_up(struct hx_client *c);
+/* The usual: broker 1 of two, topic "t" with one partition, open here, and a client; and its end. */
+void hx_up_one(struct hx *h, struct hx_client *c, int32_t n_loops);
+void hx_down_one(struct hx *h, struct hx_client *c);
 /* Encodes and sends; no answer is read. */
 void hx_send(struct hx_client *c, int16_t key, int16_t version, const void *request);
 /* The next answer, decoded; NULL when the connection was closed. Until the next call. */

@@ -11,23 +11,6 @@ enum { FETCH = 1, READ_UNCOMMITTED = 0, READ_COMMITTED = 1 };
 static struct hx h;
 static struct hx_client c;
 
-static void up(void)
-{
-    hx_up_engine(&h, 1, 1);
-    hx_row(&h, 1);
-    hx_topic(&h, "t", 1, 1);
-    hx_publish(&h);
-    hx_open_part(&h, &h.topics[0], 0);
-    hx_dial(&h, &c, 0);
-}
-
-static void down(void)
-{
-    hx_close_part(&h, &h.topics[0], 0, -1);
-    hx_hang_up(&c);
-    hx_down(&h);
-}
-
 /* ---- appending ---- */
 
 struct append {
@@ -141,7 +124,7 @@ static int64_t last_of(const struct kw_fetch_response_partition_data *p)
 
 static void read_committed_is_told_what_was_aborted(void)
 {
-    up();
+    hx_up_one(&h, &c, 1);
     KT_EQ(data(1, 0), 0);
     KT_EQ(data(2, 0), 1);
     KT_EQ(marker(1, false), 2);
@@ -165,12 +148,12 @@ static void read_committed_is_told_what_was_aborted(void)
     p = fetch(READ_UNCOMMITTED, 0, 1 << 20);
     KT_EQ(last_of(p), 7);
     KT_EQ(p->n_aborted_transactions, -1); /* not asked for: null */
-    down();
+    hx_down_one(&h, &c);
 }
 
 static void only_what_was_sent_counts(void)
 {
-    up();
+    hx_up_one(&h, &c, 1);
     KT_EQ(data(1, 0), 0);
     plain(5);
     KT_EQ(data(2, 0), 6);
@@ -183,12 +166,12 @@ static void only_what_was_sent_counts(void)
     p = fetch(READ_COMMITTED, 9, 1 << 20);
     KT_EQ(last_of(p), -1);
     KT_EQ(p->n_aborted_transactions, 0); /* asked for: a list */
-    down();
+    hx_down_one(&h, &c);
 }
 
 static void nothing_of_an_open_transaction_is_read_committed(void)
 {
-    up();
+    hx_up_one(&h, &c, 1);
     plain(2);
     KT_EQ(data(1, 0), 2);
     plain(2);
@@ -203,7 +186,7 @@ static void nothing_of_an_open_transaction_is_read_committed(void)
     KT_EQ(p->last_stable_offset, 6);
     KT_EQ(last_of(p), 5);
     KT_EQ(p->n_aborted_transactions, 0);
-    down();
+    hx_down_one(&h, &c);
 }
 
 KT_MAIN("fetch_txn", KT(read_committed_is_told_what_was_aborted), KT(only_what_was_sent_counts),

@@ -10,24 +10,6 @@
 static struct hx h;
 static struct hx_client c;
 
-static void up(void)
-{
-    hx_up_engine(&h, 1, 2);
-    hx_row(&h, 1);
-    hx_row(&h, 2);
-    hx_topic(&h, "t", 1, 1);
-    hx_publish(&h);
-    hx_open_part(&h, &h.topics[0], 0);
-    hx_dial(&h, &c, 0);
-}
-
-static void down(void)
-{
-    hx_close_part(&h, &h.topics[0], 0, -1);
-    hx_hang_up(&c);
-    hx_down(&h);
-}
-
 /* Kafka's error of a batch of one record. */
 static int produce(int64_t id, int16_t epoch, int32_t seq)
 {
@@ -63,7 +45,7 @@ static void leave(void)
 
 static void what_follows_a_refused_batch_is_refused_alike(void)
 {
-    up();
+    hx_up_one(&h, &c, 2);
     KT_EQ(produce(7, 0, 0), 0);
     KT_EQ(produce(8, 0, 0), 0);
     leave();
@@ -77,13 +59,13 @@ static void what_follows_a_refused_batch_is_refused_alike(void)
         KT_EQ(produce(7, 0, seq), 0); /* again, in order */
     }
     KT_EQ(produce(7, 0, 9), KAFKA_OUT_OF_ORDER_SEQUENCE_NUMBER); /* nothing of it was refused */
-    down();
+    hx_down_one(&h, &c);
 }
 
 /* The client has gone on elsewhere, and its partition comes back: what it sends is in order. */
 static void a_refusal_of_long_ago_refuses_nobody(void)
 {
-    up();
+    hx_up_one(&h, &c, 2);
     KT_EQ(produce(7, 0, 0), 0);
     leave();
     KT_EQ(produce(7, 0, 1), KAFKA_NOT_LEADER_OR_FOLLOWER);
@@ -92,7 +74,7 @@ static void a_refusal_of_long_ago_refuses_nobody(void)
     KT_EQ(produce(7, 0, 1), 0); /* a repeat */
     KT_EQ(produce(7, 0, 2), 0);
     KT_EQ(produce(7, 0, 4), KAFKA_OUT_OF_ORDER_SEQUENCE_NUMBER);
-    down();
+    hx_down_one(&h, &c);
 }
 
 KT_MAIN("in_order", KT(what_follows_a_refused_batch_is_refused_alike),

@@ -385,14 +385,16 @@ static void run_behind(struct rt_work *w)
     kc_free(b);
 }
 
-/* The log's file has frames in a journal that waits for it, and nothing is under way. */
+/* The log's file has frames in a journal that waits for it, a sync would prove something, and nothing
+ * is under way. */
 static bool owes(const struct ks_log *log)
 {
     bool owed = false;
     for (uint32_t i = 0; i < log->c_n_framed; i++) {
         owed = owed || log->c_framed[i].journal->retired;
     }
-    return owed && !log->c_syncing && !log->c_sealing && !log->c_failed && !log->c_recovering;
+    return owed && !log->c_lies && !log->c_syncing && !log->c_sealing && !log->c_failed &&
+           !log->c_recovering;
 }
 
 static void send_behind(struct ks_journal *jn, struct behind *b)

@@ -253,6 +253,11 @@ bool ss_flaw_find(const struct ss_flaw *f, uint64_t seed)
     pid_t pid = fork();
     KC_ASSERT(pid >= 0);
     if (pid == 0) {
+        /* A run of a broken engine may have no end of its own. */
+        const struct rlimit all = {.rlim_cur = SS_FLAW_SECONDS + 5,
+                                   .rlim_max = SS_FLAW_SECONDS + 5};
+        setrlimit(RLIMIT_CPU, &all);
+        alarm(SS_FLAW_SECONDS * 10);
         for (uint64_t i = 0; own_seconds() < SS_FLAW_SECONDS; i++) {
             struct ss_run r = {.seed = seed + i, .mutant = f->mutant, .lie = f->lie};
             if (!ss_world_run(&r)) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# deps.sh [GROUP...]: installs what is missing, by group (build, lint, java, clients, kube, model, rules, nfs). Says nothing when all is there.
+# deps.sh [GROUP...]: installs what is missing, by group (build, lint, java, clients, disk, kube, model, rules, nfs). Says nothing when all is there.
 ROOT=$(cd "$(dirname "$0")/.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
@@ -9,6 +9,7 @@ declare -A PACKAGES=(
   [lint]="clang clang-format libclang-rt-14-dev llvm shellcheck yamllint codespell"
   [java]="maven openjdk-17-jdk-headless"
   [clients]="kcat python3-venv"
+  [disk]="e2fsprogs xfsprogs"
   [kube]="containerd runc containernetworking-plugins iptables iproute2 busybox-static curl openssl e2fsprogs"
   [model]="spin gcc"
   [rules]="patch"

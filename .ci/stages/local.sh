@@ -8,8 +8,8 @@
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=.ci/lib.sh
 . "$ROOT/.ci/lib.sh"
-"$ROOT/.ci/deps.sh" build clients
-build release kaas-broker kaas-broker-hb0 kaas-broker-hb1 kaas-operator kaas-history >&2
+"$ROOT/.ci/deps.sh" build clients disk
+build release kaas-broker kaas-broker-hb0 kaas-broker-hb1 kaas-operator kaas-history kaas-synced >&2
 build asan kaas-broker kaas-operator >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

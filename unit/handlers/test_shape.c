@@ -41,12 +41,60 @@ static void down(void)
     hx_down(&h);
 }
 
-/* One that is there was asked something else than the others: `there` is its error. */
-static int16_t want(int t, int32_t partition, const int16_t there[OPEN])
+/* ---- what the four APIs share ----
+ *
+ * Each has message types of its own, so this is written as macros. */
+
+/* Fills the request's `topics` and `parts` with all that is asked; the arguments are the initialiser of one
+ * partition, which may go by its index p. */
+#define ASK(...)                                                                                   \
+    do {                                                                                           \
+        for (int t = 0; t < TOPICS; t++) {                                                         \
+            topics[t] = (__typeof__(topics[t])){kc_str_of(asked[t].topic), parts[t], asked[t].n};  \
+            for (int32_t i = 0; i < asked[t].n; i++) {                                             \
+                int32_t p = asked[t].parts[i];                                                     \
+                parts[t][i] = (__typeof__(parts[t][i]))__VA_ARGS__;                                \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+/* Every topic of the response r is in its place, and so is every partition (see check_part). name, index
+ * and value are how this API calls the fields. */
+#define CHECK_EACH(r, name, index, value, none, errors)                                            \
+    do {                                                                                           \
+        KT_REQUIRE((r) != NULL && (r)->n_topics == TOPICS);                                        \
+        for (int t = 0; t < TOPICS; t++) {                                                         \
+            KT_TRUE(kc_str_eqz((r)->topics[t].name, asked[t].topic));                              \
+            KT_REQUIRE((r)->topics[t].n_partitions == asked[t].n);                                 \
+            for (int32_t i = 0; i < asked[t].n; i++) {                                             \
+                __typeof__((r)->topics[t].partitions) at = &(r)->topics[t].partitions[i];          \
+                struct told told = {at->index, at->error_code, at->value};                         \
+                check_part(t, i, &told, none, errors);                                             \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+/* What an answer says of one partition. */
+struct told {
+    int32_t partition;
+    int16_t error;
+    int64_t value;
+};
+
+/* One that is there was asked something else than the others: `there` are their errors. The value is 0
+ * for an empty log, `none` where there is an error. */
+static void check_part(int t, int32_t i, const struct told *told, int64_t none,
+                       const int16_t there[OPEN])
 {
-    bool open = strcmp(asked[t].topic, "t") == 0 && partition >= 0 && partition < OPEN;
-    return open ? there[partition] : UNKNOWN;
+    int32_t p = asked[t].parts[i];
+    bool open = strcmp(asked[t].topic, "t") == 0 && p >= 0 && p < OPEN;
+    int16_t error = open ? there[p] : UNKNOWN;
+    KT_EQ(told->partition, p);
+    KT_EQ(told->error, error);
+    KT_EQ(told->value, error ? none : 0);
 }
+
+/* ---- the APIs ---- */
 
 static void list_offsets_answers_each_in_its_place(void)
 {
@@ -55,29 +103,12 @@ static void list_offsets_answers_each_in_its_place(void)
     struct kw_list_offsets_request_topic topics[TOPICS];
     struct kw_list_offsets_request in = {.replica_id = -1, .topics = topics, .n_topics = TOPICS};
     up();
-    for (int t = 0; t < TOPICS; t++) {
-        topics[t] =
-            (struct kw_list_offsets_request_topic){kc_str_of(asked[t].topic), parts[t], asked[t].n};
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            parts[t][i] = (struct kw_list_offsets_request_partition){
-                .partition_index = p,
-                .max_num_offsets = 1, /* as every version but the first assumes */
-                .current_leader_epoch = p == 1 ? 99 : -1,
-                .timestamp = p == 2 ? -9 : -1}; /* there is no such special one */
-        }
-    }
+    ASK({.partition_index = p,
+         .max_num_offsets = 1, /* as every version but the first assumes */
+         .current_leader_epoch = p == 1 ? 99 : -1,
+         .timestamp = p == 2 ? -9 /* there is no such special one */ : -1});
     const struct kw_list_offsets_response *r = hx_call(&c, LIST_OFFSETS, 7, &in);
-    KT_REQUIRE(r != NULL && r->n_topics == TOPICS);
-    for (int t = 0; t < TOPICS; t++) {
-        KT_TRUE(kc_str_eqz(r->topics[t].name, asked[t].topic));
-        KT_REQUIRE(r->topics[t].n_partitions == asked[t].n);
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            KT_EQ(r->topics[t].partitions[i].partition_index, p);
-            KT_EQ(r->topics[t].partitions[i].error_code, want(t, p, errors));
-        }
-    }
+    CHECK_EACH(r, name, partition_index, offset, -1, errors);
     down();
 }
 
@@ -89,27 +120,9 @@ static void delete_records_answers_each_in_its_place(void)
     struct kw_delete_records_request in = {
         .topics = topics, .n_topics = TOPICS, .timeout_ms = 10000};
     up();
-    for (int t = 0; t < TOPICS; t++) {
-        topics[t] = (struct kw_delete_records_request_topic){kc_str_of(asked[t].topic), parts[t],
-                                                             asked[t].n};
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            parts[t][i] = (struct kw_delete_records_request_partition){p, p == 1 ? 5 : -1};
-        }
-    }
+    ASK({p, p == 1 ? 5 : -1});
     const struct kw_delete_records_response *r = hx_call(&c, DELETE_RECORDS, 2, &in);
-    KT_REQUIRE(r != NULL && r->n_topics == TOPICS);
-    for (int t = 0; t < TOPICS; t++) {
-        KT_TRUE(kc_str_eqz(r->topics[t].name, asked[t].topic));
-        KT_REQUIRE(r->topics[t].n_partitions == asked[t].n);
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            int16_t error = want(t, p, errors);
-            KT_EQ(r->topics[t].partitions[i].partition_index, p);
-            KT_EQ(r->topics[t].partitions[i].error_code, error);
-            KT_EQ(r->topics[t].partitions[i].low_watermark, error ? -1 : 0);
-        }
-    }
+    CHECK_EACH(r, name, partition_index, low_watermark, -1, errors);
     down();
 }
 
@@ -121,53 +134,22 @@ static void epoch_ends_are_answered_each_in_its_place(void)
     struct kw_offset_for_leader_epoch_request in = {
         .replica_id = -1, .topics = topics, .n_topics = TOPICS};
     up();
-    for (int t = 0; t < TOPICS; t++) {
-        topics[t] = (struct kw_offset_for_leader_epoch_request_offset_for_leader_topic){
-            kc_str_of(asked[t].topic), parts[t], asked[t].n};
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            parts[t][i] = (struct kw_offset_for_leader_epoch_request_offset_for_leader_partition){
-                .partition = p, .current_leader_epoch = p == 1 ? 99 : -1, .leader_epoch = 0};
-        }
-    }
+    ASK({.partition = p, .current_leader_epoch = p == 1 ? 99 : -1, .leader_epoch = 0});
     const struct kw_offset_for_leader_epoch_response *r = hx_call(&c, EPOCH_ENDS, 4, &in);
-    KT_REQUIRE(r != NULL && r->n_topics == TOPICS);
-    for (int t = 0; t < TOPICS; t++) {
-        KT_TRUE(kc_str_eqz(r->topics[t].topic, asked[t].topic));
-        KT_REQUIRE(r->topics[t].n_partitions == asked[t].n);
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            int16_t error = want(t, p, errors);
-            KT_EQ(r->topics[t].partitions[i].partition, p);
-            KT_EQ(r->topics[t].partitions[i].error_code, error);
-            KT_EQ(r->topics[t].partitions[i].end_offset, error ? -1 : 0);
-        }
-    }
+    CHECK_EACH(r, topic, partition, end_offset, -1, errors);
     down();
 }
 
 static void producers_are_described_each_in_their_place(void)
 {
     static const int16_t errors[OPEN] = {0, 0, 0};
+    int32_t parts[TOPICS][PARTS];
     struct kw_describe_producers_request_topic_request topics[TOPICS];
     struct kw_describe_producers_request in = {.topics = topics, .n_topics = TOPICS};
     up();
-    for (int t = 0; t < TOPICS; t++) {
-        topics[t] = (struct kw_describe_producers_request_topic_request){
-            kc_str_of(asked[t].topic), (int32_t *)(uintptr_t)asked[t].parts, asked[t].n};
-    }
+    ASK({p});
     const struct kw_describe_producers_response *r = hx_call(&c, DESCRIBE_PRODUCERS, 0, &in);
-    KT_REQUIRE(r != NULL && r->n_topics == TOPICS);
-    for (int t = 0; t < TOPICS; t++) {
-        KT_TRUE(kc_str_eqz(r->topics[t].name, asked[t].topic));
-        KT_REQUIRE(r->topics[t].n_partitions == asked[t].n);
-        for (int32_t i = 0; i < asked[t].n; i++) {
-            int32_t p = asked[t].parts[i];
-            KT_EQ(r->topics[t].partitions[i].partition_index, p);
-            KT_EQ(r->topics[t].partitions[i].error_code, want(t, p, errors));
-            KT_EQ(r->topics[t].partitions[i].n_active_producers, 0);
-        }
-    }
+    CHECK_EACH(r, name, partition_index, n_active_producers, 0, errors);
     down();
 }
 

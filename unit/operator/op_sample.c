@@ -13,6 +13,28 @@ json_t *op_yaml(const char *text)
     return doc;
 }
 
+const char *op_source(const char *path)
+{
+    static char text[256 * 1024];
+    char full[1024];
+    const char *slash = strrchr(__FILE__, '/');
+    snprintf(full, sizeof(full), "%.*s/../../%s", (int)(slash - __FILE__), __FILE__, path);
+    FILE *f = fopen(full, "r");
+    KT_REQUIRE(f != NULL);
+    size_t len = fread(text, 1, sizeof(text), f);
+    fclose(f);
+    KT_REQUIRE(len < sizeof(text));
+    text[len] = '\0';
+    return text;
+}
+
+json_t *op_crd(const char *file)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "crds/%s", file);
+    return op_yaml(op_source(path));
+}
+
 json_t *op_cluster_doc(const char *extra)
 {
     char text[4096];

@@ -72,14 +72,7 @@ static void W3_brokers_and_operators_are_found_whatever_their_readiness(void)
     ko_cluster_free(c);
 
     /* The operator's own Service, which brokers dial, is the chart's. */
-    char path[1024], text[4096];
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, sizeof(path), "%.*s/../../helm/kaas/templates/service.yaml",
-             (int)(slash - __FILE__), __FILE__);
-    FILE *f = fopen(path, "r");
-    KT_REQUIRE(f != NULL);
-    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
-    fclose(f);
+    const char *text = op_source("helm/kaas/templates/service.yaml");
     KT_TRUE(strstr(text, "include \"kaas.heartbeat\"") != NULL);
     KT_TRUE(strstr(text, "\n  clusterIP: None\n") != NULL);
     KT_TRUE(strstr(text, "\n  publishNotReadyAddresses: true\n") != NULL);

@@ -45,18 +45,7 @@ static void R59_min_ready_seconds_is_60_unless_told_and_null_removes_the_field(v
 /* What the API server fills in, from the schema that is installed. */
 static void R59_the_schema_says_60_and_lets_null_be_said(void)
 {
-    static char text[256 * 1024];
-    char path[1024];
-    struct kc_err err;
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, sizeof(path), "%.*s/../../crds/kaasclusters.yaml", (int)(slash - __FILE__),
-             __FILE__);
-    FILE *f = fopen(path, "r");
-    KT_REQUIRE(f != NULL);
-    size_t len = fread(text, 1, sizeof(text) - 1, f);
-    fclose(f);
-    json_t *crd = kc_yaml_load(text, len, &err);
-    KT_REQUIRE(crd != NULL);
+    json_t *crd = op_crd("kaasclusters.yaml");
     json_t *field = kc_json_at(crd, "spec.versions.0.schema.openAPIV3Schema.properties.spec."
                                     "properties.minReadySeconds");
     KT_EQ(kc_json_int(field, "default", -1), 60);

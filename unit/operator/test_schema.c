@@ -6,22 +6,6 @@
 #include "base/kc_str.h"
 #include "op_sample.h"
 
-static json_t *load(const char *file)
-{
-    static char text[256 * 1024];
-    char path[1024];
-    struct kc_err err;
-    const char *slash = strrchr(__FILE__, '/');
-    snprintf(path, sizeof(path), "%.*s/../../crds/%s", (int)(slash - __FILE__), __FILE__, file);
-    FILE *f = fopen(path, "r");
-    KT_REQUIRE(f != NULL);
-    size_t len = fread(text, 1, sizeof(text) - 1, f);
-    fclose(f);
-    json_t *crd = kc_yaml_load(text, len, &err);
-    KT_REQUIRE(crd != NULL);
-    return crd;
-}
-
 /* The schema of a field, "spec.listeners[].name"; NULL if it has none. Borrowed. */
 static const json_t *field(const json_t *crd, const char *path)
 {
@@ -156,7 +140,7 @@ static void try_bounds(const json_t *schema, const char *path, void *ctx)
 static void every_bound_of_the_schemas_is_the_operators(void)
 {
     static bool topics;
-    json_t *c = load("kaasclusters.yaml"), *t = load("kaastopics.yaml");
+    json_t *c = op_crd("kaasclusters.yaml"), *t = op_crd("kaastopics.yaml");
     integers = durations = 0;
     walk(field(c, "spec"), "spec", try_bounds, NULL);
     KT_EQ(integers, 5); /* replicas, minReadySeconds, the grace period, two limits */
@@ -214,7 +198,7 @@ static void try_default(const json_t *schema, const char *path, void *ctx)
 static void fields_and_defaults_are_the_same_on_both_sides(void)
 {
     static bool topics;
-    json_t *c = load("kaasclusters.yaml"), *t = load("kaastopics.yaml");
+    json_t *c = op_crd("kaasclusters.yaml"), *t = op_crd("kaastopics.yaml");
     walk(field(c, "spec"), "spec", try_known, NULL);
     walk(field(t, "spec"), "spec", try_known, &topics);
     KT_TRUE(unknown_to_operator(false, "spec.replica") &&
@@ -284,7 +268,7 @@ static void names_that_the_schemas_refuse_are_refused_by_the_operator(void)
         "topology.kubernetes.io/zone",
         "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij123",
         "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij1234"};
-    json_t *c = load("kaasclusters.yaml"), *t = load("kaastopics.yaml");
+    json_t *c = op_crd("kaasclusters.yaml"), *t = op_crd("kaastopics.yaml");
     for (size_t i = 0; i < KC_ARRAY_LEN(fields); i++) {
         int yes = 0;
         for (size_t k = 0; k < KC_ARRAY_LEN(samples); k++) {
@@ -311,7 +295,7 @@ static void quantities_are_numbers_with_a_unit(void)
                                       "Gi", "1GiB", "0x10", "1,5",  "1e"};
     static const char *const paths[] = {"spec.storage.claimTemplate.resources.requests",
                                         "spec.resources.requests", "spec.resources.limits"};
-    json_t *c = load("kaasclusters.yaml");
+    json_t *c = op_crd("kaasclusters.yaml");
     for (size_t p = 0; p < KC_ARRAY_LEN(paths); p++) {
         const json_t *value = json_object_get(field(c, paths[p]), "additionalProperties");
         const char *pattern = kc_json_str(value, "pattern", "");

@@ -110,13 +110,6 @@ void st_until(struct st_broker *b, const volatile bool *flag)
     KT_REQUIRE(*flag);
 }
 
-void st_begin(struct st_vol *v, struct st_broker *b, int32_t id, struct kc_uuid *topic)
-{
-    st_vol_make(v);
-    st_broker_start(b, v, id);
-    *topic = kc_uuid_random();
-}
-
 void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t id,
                             const struct st_hooks *hooks)
 {

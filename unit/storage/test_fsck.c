@@ -7,21 +7,14 @@
 #include <unistd.h>
 
 #include "sk.h"
+#include "st_one.h"
 
-static struct st_vol vol;
-static struct st_broker b1;
-static struct kc_uuid topic;
 static struct ks_fsck_result r;
 static char *text;
 
-static void begin(void)
-{
-    st_begin(&vol, &b1, 1, &topic);
-}
-
 static void end(void)
 {
-    st_end(&vol, &b1);
+    one_end();
     free(text);
     text = NULL;
 }
@@ -29,7 +22,7 @@ static void end(void)
 static int fsck(void)
 {
     free(text);
-    return st_fsck(&vol, NULL, &r, &text);
+    return st_fsck(&one_vol, NULL, &r, &text);
 }
 
 static void tells(const char *what)
@@ -44,21 +37,21 @@ static void tells(const char *what)
 static void put(const char *path, const char *bytes)
 {
     char full[400];
-    snprintf(full, sizeof(full), "%s/%s", vol.dir, path);
+    snprintf(full, sizeof(full), "%s/%s", one_vol.dir, path);
     kt_file_write(full, "%s", bytes);
 }
 
 static void gone(const char *path)
 {
     char full[400];
-    snprintf(full, sizeof(full), "%s/%s", vol.dir, path);
+    snprintf(full, sizeof(full), "%s/%s", one_vol.dir, path);
     KT_EQ(unlink(full), 0);
 }
 
 static void put_in_part(const char *name)
 {
     char path[KS_PATH_MAX + 64];
-    ks_path_part(path, &topic, 0, NULL);
+    ks_path_part(path, &one_topic, 0, NULL);
     size_t n = strlen(path);
     snprintf(path + n, sizeof(path) - n, "/%s", name);
     put(path, "x");
@@ -81,34 +74,34 @@ static void flip(const char *full, off_t at)
 static void sealed(char path[256])
 {
     struct st_seal s;
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = st_log(&one_b, &one_topic, 0);
     for (int i = 0; i < 10; i++) {
-        st_put(&b1, log, 2);
+        st_put(&one_b, log, 2);
     }
-    st_data_path(&vol, log, path);
-    st_seal(&b1, log, &s);
+    st_data_path(&one_vol, log, path);
+    st_seal(&one_b, log, &s);
     KT_EQ(s.rc, 0);
 }
 
 static void write_meta(int32_t partitions)
 {
-    struct ks_topic_meta m = {.id = topic, .name = "orders", .partitions = partitions};
-    KT_EQ(ks_topic_write(b1.e, &m, NULL), 0);
+    struct ks_topic_meta m = {.id = one_topic, .name = "orders", .partitions = partitions};
+    KT_EQ(ks_topic_write(one_b.e, &m, NULL), 0);
 }
 
 static void an_open_epoch_is_no_error(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    one_begin();
+    struct ks_log *log = st_log(&one_b, &one_topic, 0);
     for (int i = 0; i < 10; i++) {
-        st_put(&b1, log, 2);
+        st_put(&one_b, log, 2);
     }
     KT_EQ(fsck(), 0);
     KT_EQ(r.open_epochs, 1);
     KT_EQ(r.live, 1);
     tells("seal epoch 0 at offset 20");
     struct st_seal s;
-    st_seal(&b1, log, &s);
+    st_seal(&one_b, log, &s);
     KT_EQ(fsck(), 0);
     KT_EQ(r.open_epochs, 0);
     KT_EQ(r.batches, 10);
@@ -120,7 +113,7 @@ static void an_open_epoch_is_no_error(void)
 
 static void late_bytes_are_counted_and_no_error(void)
 {
-    begin();
+    one_begin();
     char path[256];
     sealed(path);
     st_file_append(path, "late", 4);
@@ -132,7 +125,7 @@ static void late_bytes_are_counted_and_no_error(void)
 
 static void damage_under_a_seal_is_an_error(void)
 {
-    begin();
+    one_begin();
     char path[256];
     sealed(path);
     flip(path, 300);
@@ -145,7 +138,7 @@ static void damage_under_a_seal_is_an_error(void)
 
 static void a_file_that_is_missing_or_short_is_an_error(void)
 {
-    begin();
+    one_begin();
     char path[256];
     sealed(path);
     struct stat st;
@@ -162,15 +155,15 @@ static void a_file_that_is_missing_or_short_is_an_error(void)
 
 static void a_chain_with_a_gap_is_an_error_and_not_repaired(void)
 {
-    begin();
+    one_begin();
     char path[256], ctl[KS_PATH_MAX];
     sealed(path);
-    st_close(&b1, st_log(&b1, &topic, 0));
-    ks_path_part(ctl, &topic, 0, "ctl.1");
+    st_close(&one_b, st_log(&one_b, &one_topic, 0));
+    ks_path_part(ctl, &one_topic, 0, "ctl.1");
     gone(ctl); /* I7: contiguous */
     struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    KT_EQ(st_open_rc(&b1, &args, &o), KC_E_CORRUPT);
+    struct ks_open_args args = st_args(&one_b, &one_topic, 0, &o);
+    KT_EQ(st_open_rc(&one_b, &args, &o), KC_E_CORRUPT);
     KT_EQ(fsck(), KC_E_CORRUPT);
     tells("gap at ctl.1");
     end();
@@ -178,11 +171,11 @@ static void a_chain_with_a_gap_is_an_error_and_not_repaired(void)
 
 static void a_damaged_record_is_an_error(void)
 {
-    begin();
+    one_begin();
     char path[256], ctl[KS_PATH_MAX], full[400];
     sealed(path);
-    ks_path_part(ctl, &topic, 0, "ctl.0");
-    snprintf(full, sizeof(full), "%s/%s", vol.dir, ctl);
+    ks_path_part(ctl, &one_topic, 0, "ctl.0");
+    snprintf(full, sizeof(full), "%s/%s", one_vol.dir, ctl);
     flip(full, -1);
     KT_EQ(fsck(), KC_E_CORRUPT);
     tells("ctl.0");
@@ -191,7 +184,7 @@ static void a_damaged_record_is_an_error(void)
 
 static void files_that_no_record_names_are_told(void)
 {
-    begin();
+    one_begin();
     char path[256];
     sealed(path);
     put_in_part("deadbeef-7.log");
@@ -203,12 +196,12 @@ static void files_that_no_record_names_are_told(void)
 
 static void what_a_crash_left_unfinished_is_told(void)
 {
-    begin();
+    one_begin();
     char path[256], dir[KS_PATH_MAX];
     sealed(path);
     put_in_part("tmp.0123456789abcdef");
     put_in_part(".nfs0000000012345678");
-    ks_path_topic(dir, &topic, "tmp.0123456789abcdef");
+    ks_path_topic(dir, &one_topic, "tmp.0123456789abcdef");
     put(dir, "x");
     put("tmp.0123456789abcdef", "x");
     put(".probe-0123456789abcdef.a", "x");
@@ -224,14 +217,14 @@ static void what_a_crash_left_unfinished_is_told(void)
 
 static void names_that_no_broker_makes_are_told(void)
 {
-    begin();
+    one_begin();
     char path[256], dir[KS_PATH_MAX];
     sealed(path);
     static const char *const in_part[] = {"notes.txt", "ctl.x", "ctl.-1", "a-b.log", "tm.1"};
     for (size_t i = 0; i < KC_ARRAY_LEN(in_part); i++) {
         put_in_part(in_part[i]);
     }
-    ks_path_topic(dir, &topic, "meta.bak");
+    ks_path_topic(dir, &one_topic, "meta.bak");
     put(dir, "x");
     put("cluster.json.bak", "x");
     put("inc/one", "x");
@@ -282,19 +275,19 @@ static void checkpoints_that_do_not_verify_are_no_error(void)
 
 static void a_compacted_log_is_checked_as_others_are(void)
 {
-    begin();
+    one_begin();
     struct st_open o;
-    struct ks_open_args a = sk_args(&b1, &topic, &o);
-    struct ks_log *log = sk_log(&b1, &topic, &a, &o);
+    struct ks_open_args a = sk_args(&one_b, &one_topic, &o);
+    struct ks_log *log = sk_log(&one_b, &one_topic, &a, &o);
     for (int32_t i = 0; i < 100; i++) {
-        KT_TRUE(sk_put(&b1, log, i % 5, i) >= 0);
+        KT_TRUE(sk_put(&one_b, log, i % 5, i) >= 0);
     }
-    sk_clean(&b1);
+    sk_clean(&one_b);
     KT_TRUE(log->st.segs[0].compacted);
     char path[KS_PATH_MAX], full[400];
-    ks_path_file(path, &topic, 0, log->st.segs[0].file->id);
-    snprintf(full, sizeof(full), "%s/%s", vol.dir, path);
-    st_close(&b1, log);
+    ks_path_file(path, &one_topic, 0, log->st.segs[0].file->id);
+    snprintf(full, sizeof(full), "%s/%s", one_vol.dir, path);
+    st_close(&one_b, log);
     KT_EQ(fsck(), 0);
     KT_EQ(r.leftovers + r.strange, 0);
     flip(full, -1);
@@ -304,7 +297,7 @@ static void a_compacted_log_is_checked_as_others_are(void)
 
 static void a_topic_that_nobody_would_serve_is_told(void)
 {
-    begin();
+    one_begin();
     char path[256], meta[KS_PATH_MAX];
     sealed(path);
     KT_EQ(fsck(), 0);
@@ -313,22 +306,22 @@ static void a_topic_that_nobody_would_serve_is_told(void)
     write_meta(1);
     KT_EQ(fsck(), 0);
     KT_EQ(r.unlisted, 0);
-    st_close(&b1, st_log(&b1, &topic, 3));
+    st_close(&one_b, st_log(&one_b, &one_topic, 3));
     KT_EQ(fsck(), 0);
     KT_EQ(r.unlisted, 1);
     tells("beyond the 1 partitions");
-    ks_path_topic(meta, &topic, "meta");
+    ks_path_topic(meta, &one_topic, "meta");
     put(meta, "{\"format\":1");
     KT_EQ(fsck(), KC_E_CORRUPT); /* it hides every topic from the inventory */
     tells("no broker lists any topic");
     struct ks_inventory *inv;
-    KT_EQ(ks_inventory_read(b1.e, &inv, NULL), KC_E_CORRUPT);
+    KT_EQ(ks_inventory_read(one_b.e, &inv, NULL), KC_E_CORRUPT);
     end();
 }
 
 static void a_volume_of_no_cluster_is_told(void)
 {
-    begin();
+    one_begin();
     put("cluster.json", "{}");
     KT_EQ(fsck(), KC_E_CORRUPT);
     tells("cluster.json is not of this format");
@@ -341,20 +334,20 @@ static void a_volume_of_no_cluster_is_told(void)
 /* A removal that was interrupted leaves parts of a topic: no damage, until another one ends it. */
 static void a_half_removed_topic_is_deleted(void)
 {
-    begin();
+    one_begin();
     char path[256], ctl[KS_PATH_MAX], id[KC_UUID_B64_LEN + 1];
     sealed(path);
-    st_close(&b1, st_log(&b1, &topic, 0));
-    ks_path_part(ctl, &topic, 0, "ctl.0");
+    st_close(&one_b, st_log(&one_b, &one_topic, 0));
+    ks_path_part(ctl, &one_topic, 0, "ctl.0");
     gone(ctl);
     KT_EQ(fsck(), KC_E_CORRUPT); /* without a tombstone it is damage */
-    kc_uuid_to_b64(&topic, id);
-    KT_EQ(ks_vol_publish(&b1.e->fs, "deleted", id, "deleted\n", 8), 0);
+    kc_uuid_to_b64(&one_topic, id);
+    KT_EQ(ks_vol_publish(&one_b.e->fs, "deleted", id, "deleted\n", 8), 0);
     KT_EQ(fsck(), 0);
     KT_EQ(r.deleted, 1);
     KT_EQ(r.tombstones, 1);
     KT_EQ(r.topics + r.unlisted, 0);
-    KT_EQ(ks_topic_remove(b1.e, &topic, NULL), 0);
+    KT_EQ(ks_topic_remove(one_b.e, &one_topic, NULL), 0);
     KT_EQ(fsck(), 0);
     KT_EQ(r.deleted, 0);
     KT_EQ(r.tombstones, 1);

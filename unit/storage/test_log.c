@@ -1,160 +1,135 @@
 /* An open log on a real directory: append, ack, read, roll, restart. */
-#include "st.h"
+#include "st_one.h"
 
 #include "base/kc_mem.h"
 
-static struct st_vol vol;
-static struct st_broker b1;
-static struct kc_uuid topic;
-
-static void begin(void)
-{
-    st_begin(&vol, &b1, 1, &topic);
-}
-
-static void end(void)
-{
-    st_end(&vol, &b1);
-}
-
 static void acked_batches_are_read_back(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     KT_EQ(ks_log_epoch(log), 0);
-    KT_EQ(st_put(&b1, log, 1), 0);
-    KT_EQ(st_put(&b1, log, 3), 1);
-    KT_EQ(st_put(&b1, log, 1), 4);
+    KT_EQ(st_put(&one_b, log, 1), 0);
+    KT_EQ(st_put(&one_b, log, 3), 1);
+    KT_EQ(st_put(&one_b, log, 1), 4);
     struct ks_offsets o = ks_log_offsets(log);
     KT_EQ(o.start, 0);
     KT_EQ(o.high_watermark, 5);
     KT_EQ(o.end, 5);
     KT_EQ(o.last_stable, 5);
-    struct st_read r = st_read(&b1, log, 2, 5, 1000);
+    struct st_read r = st_read(&one_b, log, 2, 5, 1000);
     KT_EQ(r.r.error, 0);
     KT_EQ(r.first, 1); /* the batch that holds offset 2 starts before it */
     KT_EQ(r.last, 4);
     KT_EQ(r.r.next_offset, 5);
-    KT_EQ(st_count(&b1, log), 5);
-    st_close(&b1, log);
-    end();
+    KT_EQ(st_count(&one_b, log), 5);
+    one_close(log);
 }
 
 static void reads_stop_before_the_limit(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     for (int i = 0; i < 3; i++) {
-        st_put(&b1, log, 2);
+        st_put(&one_b, log, 2);
     }
     for (int cached = 1; cached >= 0; cached--) {
-        struct st_read r = st_read(&b1, log, 0, 4, 100000);
+        struct st_read r = st_read(&one_b, log, 0, 4, 100000);
         KT_EQ(r.last, 3);
-        r = st_read(&b1, log, 0, 3, 100000);
+        r = st_read(&one_b, log, 0, 3, 100000);
         KT_EQ(r.last, 1); /* half a batch is never served */
-        r = st_read(&b1, log, 0, 1, 100000);
+        r = st_read(&one_b, log, 0, 1, 100000);
         KT_EQ(r.batches, 0);
         KT_EQ(r.r.error, 0);
-        r = st_read(&b1, log, 0, 6, 1); /* soft: one whole batch comes in any case */
+        r = st_read(&one_b, log, 0, 6, 1); /* soft: one whole batch comes in any case */
         KT_EQ(r.batches, 1);
         ks_cache_drop(log);
     }
-    st_close(&b1, log);
-    end();
+    one_close(log);
 }
 
 static void offsets_out_of_range_are_refused(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
-    st_put(&b1, log, 2);
-    KT_EQ(st_read(&b1, log, -1, 2, 100).r.error, 1);
-    KT_EQ(st_read(&b1, log, 3, 2, 100).r.error, 1);
-    struct st_read r = st_read(&b1, log, 2, 2, 100);
+    struct ks_log *log = one_open();
+    st_put(&one_b, log, 2);
+    KT_EQ(st_read(&one_b, log, -1, 2, 100).r.error, 1);
+    KT_EQ(st_read(&one_b, log, 3, 2, 100).r.error, 1);
+    struct st_read r = st_read(&one_b, log, 2, 2, 100);
     KT_EQ(r.r.error, 0);
     KT_EQ(r.batches, 0);
-    st_close(&b1, log);
-    end();
+    one_close(log);
 }
 
 static void small_segments_roll_and_survive_a_restart(void)
 {
-    begin();
-    struct ks_log *log = st_log_small(&b1, &topic, 1000);
+    one_begin();
+    struct ks_log *log = st_log_small(&one_b, &one_topic, 1000);
     for (int i = 0; i < 100; i++) {
-        KT_EQ(st_put(&b1, log, 3), i * 3);
+        KT_EQ(st_put(&one_b, log, 3), i * 3);
     }
     KT_TRUE(log->st.n_segs > 10);
-    KT_EQ(st_count(&b1, log), 300);
+    KT_EQ(st_count(&one_b, log), 300);
     ks_cache_drop(log);
-    KT_EQ(st_count(&b1, log), 300);
-    st_close(&b1, log);
-    st_broker_stop(&b1);
-    st_broker_start(&b1, &vol, 1);
-    log = st_log(&b1, &topic, 0);
+    KT_EQ(st_count(&one_b, log), 300);
+    st_close(&one_b, log);
+    st_broker_stop(&one_b);
+    st_broker_start(&one_b, &one_vol, 1);
+    log = st_log(&one_b, &one_topic, 0);
     KT_EQ(ks_log_epoch(log), 1);
     KT_EQ(ks_log_offsets(log).high_watermark, 300);
-    b1.e->fds.max_idle = 2;
-    KT_EQ(st_count(&b1, log), 300);
-    KT_TRUE(b1.e->fds.n_idle <= 2); /* files of long ago do not stay open */
-    KT_EQ(st_put(&b1, log, 1), 300);
-    st_close(&b1, log);
-    end();
+    one_b.e->fds.max_idle = 2;
+    KT_EQ(st_count(&one_b, log), 300);
+    KT_TRUE(one_b.e->fds.n_idle <= 2); /* files of long ago do not stay open */
+    KT_EQ(st_put(&one_b, log, 1), 300);
+    st_close(&one_b, log);
+    one_end();
 }
 
 static void many_appends_share_a_commit(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     enum { N = 500 };
     static struct st_append a[N];
     for (int i = 0; i < N; i++) {
         st_append_start(log, st_make(&(struct st_batch){.count = 1}), KS_FROM_CLIENT, &a[i]);
     }
     for (int i = 0; i < N; i++) {
-        st_until(&b1, &a[i].done);
+        st_until(&one_b, &a[i].done);
         KT_EQ(a[i].r.error, 0);
         KT_EQ(a[i].r.base_offset, i);
     }
     struct ks_metrics m;
-    ks_metrics_read(b1.e, &m);
+    ks_metrics_read(one_b.e, &m);
     KT_TRUE(m.commits < N / 2);
     KT_EQ(m.open_logs, 1);
-    KT_EQ(st_count(&b1, log), N);
-    st_close(&b1, log);
-    end();
+    KT_EQ(st_count(&one_b, log), N);
+    one_close(log);
 }
 
 static void a_large_batch_of_one_holder_is_not_copied(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     struct kc_slice big = st_make(&(struct st_batch){.value_len = 100000});
     struct kc_buf *slab = kc_buf_ref(big.buf);
     kc_buf_unref(slab); /* one holder again */
-    struct ks_append_result r = st_append(&b1, log, big);
+    struct ks_append_result r = st_append(&one_b, log, big);
     KT_EQ(r.error, 0);
     struct ks_chunk *c = KC_LIST_ENTRY(log->chunks.prev, struct ks_chunk, in_log);
     KT_TRUE(c->buf == slab);
-    KT_EQ(st_count(&b1, log), 1);
-    st_close(&b1, log);
-    end();
+    KT_EQ(st_count(&one_b, log), 1);
+    one_close(log);
 }
 
 static struct st_lookup lookup(struct ks_log *log, int64_t ts)
 {
-    struct st_lookup l = st_lookup(&b1, log, ts);
+    struct st_lookup l = st_lookup(&one_b, log, ts);
     KT_EQ(l.error, 0);
     return l;
 }
 
 static void timestamps_find_the_record(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     KT_EQ(lookup(log, 0).offset, -1);
     for (int i = 0; i < 5; i++) { /* batch i: offsets 4i.., timestamps 1000(i+1) .. +3 */
-        st_append(&b1, log, st_make(&(struct st_batch){.count = 4, .ts = 1000 * (i + 1)}));
+        st_append(&one_b, log, st_make(&(struct st_batch){.count = 4, .ts = 1000 * (i + 1)}));
     }
     KT_EQ(lookup(log, 0).offset, 0);
     KT_EQ(lookup(log, 1000).offset, 0);
@@ -167,25 +142,22 @@ static void timestamps_find_the_record(void)
     KT_EQ(l.offset, 19);
     KT_EQ(l.ts, 5003);
     KT_EQ(l.epoch, 0);
-    st_close(&b1, log);
-    end();
+    one_close(log);
 }
 
 static void where_no_record_has_a_timestamp_the_largest_is_the_first(void)
 {
-    begin();
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = one_open();
     KT_EQ(lookup(log, KS_TS_MAX).offset, -1);
     for (int i = 0; i < 2; i++) {
-        st_append(&b1, log, st_make(&(struct st_batch){.ts = -1}));
+        st_append(&one_b, log, st_make(&(struct st_batch){.ts = -1}));
     }
     struct st_lookup l = lookup(log, KS_TS_MAX);
     KT_EQ(l.offset, 0);
     KT_EQ(l.ts, -1);
     KT_EQ(l.epoch, 0);
     KT_EQ(lookup(log, 0).offset, -1);
-    st_close(&b1, log);
-    end();
+    one_close(log);
 }
 
 static void the_memory_of_an_idle_log_is_small(void)

@@ -36,8 +36,7 @@ static void begin(void)
 
 static void end(void)
 {
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
+    st_end(&vol, &b1);
 }
 
 /* What Kafka's defaults say, and what a test changes of them. */

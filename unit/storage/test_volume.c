@@ -1,5 +1,5 @@
 /* The volume around the logs: identity, probe, topics, producer ids. */
-#include "st.h"
+#include "st_one.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,24 +10,10 @@
 #include "base/kc_mem.h"
 #include "storage/ks_probe.h"
 
-static struct st_vol vol;
-static struct st_broker b1;
-static struct kc_uuid topic;
-
-static void begin(void)
-{
-    st_begin(&vol, &b1, 1, &topic);
-}
-
-static void end(void)
-{
-    st_end(&vol, &b1);
-}
-
 static void a_volume_keeps_its_cluster_id(void)
 {
-    st_vol_make(&vol);
-    struct ks_opts opts = {.dir = vol.dir, .broker_id = 1};
+    st_vol_make(&one_vol);
+    struct ks_opts opts = {.dir = one_vol.dir, .broker_id = 1};
     char id[KC_UUID_B64_LEN + 1] = "", again[KC_UUID_B64_LEN + 1] = "",
                               foreign[KC_UUID_B64_LEN + 1] = "anotherClusterHere0000";
     struct ks_engine *e;
@@ -39,7 +25,7 @@ static void a_volume_keeps_its_cluster_id(void)
     KT_STR(again, id);
     ks_engine_close(e);
     KT_EQ(ks_engine_open(&opts, foreign, &e, &err), KC_E_FOREIGN);
-    st_vol_remove(&vol);
+    st_vol_remove(&one_vol);
 }
 
 /* A volume that caches attributes, as an NFS client does without the forced read. */
@@ -53,11 +39,11 @@ static int lie_stat(void *ctx, int fd, struct ks_stat *ret)
 
 static void a_volume_that_lies_is_refused(void)
 {
-    st_vol_make(&vol);
+    st_vol_make(&one_vol);
     struct ks_fs fs;
     struct ks_probe p;
     struct kc_err err = {0};
-    KT_REQUIRE(ks_fs_posix(&fs, vol.dir, NULL) == 0);
+    KT_REQUIRE(ks_fs_posix(&fs, one_vol.dir, NULL) == 0);
     KT_EQ(ks_probe_run(&fs, &p, &err), 0);
     KT_TRUE(p.sync_us > 0);
     struct ks_fs_ops ops = *fs.ops;
@@ -66,7 +52,7 @@ static void a_volume_that_lies_is_refused(void)
     KT_EQ(ks_probe_run(&fs, &p, &err), KC_E_UNSUPPORTED);
     KT_TRUE(strstr(err.msg, "stale") != NULL);
     ks_fs_fini(&fs);
-    KT_EQ(rmdir(vol.dir), 0); /* the probe left nothing behind */
+    KT_EQ(rmdir(one_vol.dir), 0); /* the probe left nothing behind */
 }
 
 static struct ks_topic_meta meta_of(const char *name, int32_t partitions)
@@ -79,18 +65,18 @@ static struct ks_topic_meta meta_of(const char *name, int32_t partitions)
 
 static void topics_are_listed_until_they_are_removed(void)
 {
-    begin();
+    one_begin();
     struct ks_topic_meta a = meta_of("orders", 3), b = meta_of("__consumer_offsets", 50);
     b.internal = true;
     struct kc_err err = {0};
-    KT_EQ(ks_topic_write(b1.e, &a, &err), 0);
-    KT_EQ(ks_topic_write(b1.e, &b, &err), 0);
+    KT_EQ(ks_topic_write(one_b.e, &a, &err), 0);
+    KT_EQ(ks_topic_write(one_b.e, &b, &err), 0);
     a.partitions = 5;
-    KT_EQ(ks_topic_write(b1.e, &a, &err), 0);
+    KT_EQ(ks_topic_write(one_b.e, &a, &err), 0);
     a.partitions = 4;
-    KT_EQ(ks_topic_write(b1.e, &a, &err), -EINVAL); /* never fewer */
+    KT_EQ(ks_topic_write(one_b.e, &a, &err), -EINVAL); /* never fewer */
     struct ks_inventory *inv;
-    KT_REQUIRE(ks_inventory_read(b1.e, &inv, &err) == 0);
+    KT_REQUIRE(ks_inventory_read(one_b.e, &inv, &err) == 0);
     KT_EQ(inv->n, 2);
     uint64_t revision = inv->revision;
     for (int i = 0; i < inv->n; i++) {
@@ -100,90 +86,90 @@ static void topics_are_listed_until_they_are_removed(void)
         KT_STR(inv->topics[i].configs_json, "{\"retention.ms\":\"1000\"}");
     }
     ks_inventory_free(inv);
-    struct ks_log *log = st_log(&b1, &a.id, 0);
-    st_put(&b1, log, 1);
-    st_close(&b1, log);
-    KT_EQ(ks_topic_remove(b1.e, &a.id, &err), 0);
-    KT_EQ(ks_topic_remove(b1.e, &a.id, &err), 0); /* idempotent */
-    KT_REQUIRE(ks_inventory_read(b1.e, &inv, &err) == 0);
+    struct ks_log *log = st_log(&one_b, &a.id, 0);
+    st_put(&one_b, log, 1);
+    st_close(&one_b, log);
+    KT_EQ(ks_topic_remove(one_b.e, &a.id, &err), 0);
+    KT_EQ(ks_topic_remove(one_b.e, &a.id, &err), 0); /* idempotent */
+    KT_REQUIRE(ks_inventory_read(one_b.e, &inv, &err) == 0);
     KT_EQ(inv->n, 1);
     KT_EQ(inv->n_deleted, 1);
     KT_TRUE(inv->revision != revision);
     ks_inventory_free(inv);
-    KT_EQ(ks_topic_write(b1.e, &a, &err), KC_E_GONE);
+    KT_EQ(ks_topic_write(one_b.e, &a, &err), KC_E_GONE);
     struct st_open o;
-    struct ks_open_args args = st_args(&b1, &a.id, 0, &o);
-    KT_EQ(st_open_rc(&b1, &args, &o), KC_E_GONE);
-    end();
+    struct ks_open_args args = st_args(&one_b, &a.id, 0, &o);
+    KT_EQ(st_open_rc(&one_b, &args, &o), KC_E_GONE);
+    one_end();
 }
 
 static void producer_id_blocks_are_given_once(void)
 {
-    begin();
+    one_begin();
     struct st_broker b2;
-    st_broker_start(&b2, &vol, 2);
+    st_broker_start(&b2, &one_vol, 2);
     int64_t next = 0;
     for (int i = 0; i < 6; i++) {
         int64_t first;
         int32_t count;
-        KT_EQ(ks_pid_block(i % 2 ? b2.e : b1.e, &first, &count, NULL), 0);
+        KT_EQ(ks_pid_block(i % 2 ? b2.e : one_b.e, &first, &count, NULL), 0);
         KT_TRUE(first >= next);
         KT_TRUE(count > 0);
         next = first + count;
     }
     st_broker_stop(&b2);
-    end();
+    one_end();
 }
 
 static void damage_under_a_seal_costs_that_range_only(void)
 {
-    begin();
+    one_begin();
     char path[256];
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = st_log(&one_b, &one_topic, 0);
     for (int i = 0; i < 10; i++) {
-        st_put(&b1, log, 2);
+        st_put(&one_b, log, 2);
     }
-    st_data_path(&vol, log, path);
+    st_data_path(&one_vol, log, path);
     struct st_seal s;
-    st_seal(&b1, log, &s);
+    st_seal(&one_b, log, &s);
     int fd = open(path, O_WRONLY);
     KT_EQ(pwrite(fd, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16, 500), 16);
     close(fd);
-    log = st_log(&b1, &topic, 0); /* opens: the rest of the log is sound */
+    log = st_log(&one_b, &one_topic, 0); /* opens: the rest of the log is sound */
     KT_EQ(ks_log_offsets(log).high_watermark, 20);
-    KT_EQ(st_put(&b1, log, 1), 20);
-    KT_EQ(st_read(&b1, log, 19, 21, 1000).r.error, 56);
-    KT_EQ(st_read(&b1, log, 0, 21, 10).r.error, 0);
-    struct st_read r = st_read(&b1, log, 20, 21, 1000);
+    KT_EQ(st_put(&one_b, log, 1), 20);
+    KT_EQ(st_read(&one_b, log, 19, 21, 1000).r.error, 56);
+    KT_EQ(st_read(&one_b, log, 0, 21, 10).r.error, 0);
+    struct st_read r = st_read(&one_b, log, 20, 21, 1000);
     KT_EQ(r.r.error, 0);
     KT_EQ(r.first, 20);
-    st_close(&b1, log);
-    end();
+    st_close(&one_b, log);
+    one_end();
 }
 
 static void a_thousand_partitions_open_quickly(void)
 {
-    begin();
+    one_begin();
     enum { N = 1000 };
     static struct st_open o[N];
     for (int again = 0; again < 2; again++) {
         int64_t before = kc_mono_ms();
         for (int i = 0; i < N; i++) {
-            struct ks_open_args args = st_args(&b1, &topic, i, &o[i]);
-            ks_log_open(b1.e, &args);
+            struct ks_open_args args = st_args(&one_b, &one_topic, i, &o[i]);
+            ks_log_open(one_b.e, &args);
         }
         for (int i = 0; i < N; i++) {
-            st_until(&b1, &o[i].done);
+            st_until(&one_b, &o[i].done);
             KT_EQ(o[i].rc, 0);
         }
         printf("  %d partitions%s in %lld ms\n", N, again ? " again" : "",
                (long long)(kc_mono_ms() - before));
         for (int i = 0; i < N; i++) {
-            ks_log_own(o[i].log, &b1.loop);
+            ks_log_own(o[i].log, &one_b.loop);
             ks_log_close(o[i].log);
         }
     }
-    end();
+    one_end();
 }
 
 static struct ks_fs whole;
@@ -206,24 +192,24 @@ static int torn_list(void *ctx, const char *path, ks_list_fn fn, void *arg)
 /* A record that is linked while the directory is read may be left out where a later one is not. */
 static void a_listing_torn_by_a_growing_chain_is_no_gap(void)
 {
-    begin();
+    one_begin();
     for (int i = 0; i < 2; i++) {
-        struct ks_log *log = st_log(&b1, &topic, 0);
-        st_put(&b1, log, 1);
-        st_close(&b1, log);
+        struct ks_log *log = st_log(&one_b, &one_topic, 0);
+        st_put(&one_b, log, 1);
+        st_close(&one_b, log);
     }
-    KT_REQUIRE(ks_fs_posix(&whole, vol.dir, NULL) == 0);
+    KT_REQUIRE(ks_fs_posix(&whole, one_vol.dir, NULL) == 0);
     struct ks_fs_ops ops = *whole.ops;
     ops.list = torn_list;
     struct ks_fs torn;
     ks_fs_init(&torn, &ops, whole.ctx);
     struct ks_chain chain;
     ks_chain_init(&chain);
-    KT_EQ(ks_chain_load(&torn, &topic, 0, 0, &chain, NULL), 0);
+    KT_EQ(ks_chain_load(&torn, &one_topic, 0, 0, &chain, NULL), 0);
     KT_EQ(chain.n_epochs, 2);
     ks_chain_fini(&chain);
     ks_fs_fini(&whole);
-    end();
+    one_end();
 }
 
 KT_MAIN("volume", KT(a_volume_keeps_its_cluster_id), KT(a_volume_that_lies_is_refused),

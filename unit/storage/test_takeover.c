@@ -21,6 +21,29 @@ static void end(void)
     st_end_pair(&vol, &b1, &b2);
 }
 
+/* b1 has partition 0. */
+static struct ks_log *begin_owned(void)
+{
+    begin();
+    return st_log(&b1, &topic, 0);
+}
+
+/* b2 has it, too. */
+static void end_taken(struct ks_log *l1, struct ks_log *l2)
+{
+    st_close(&b1, l1);
+    st_close(&b2, l2);
+    end();
+}
+
+/* b's opening of partition 0 that condemns nobody. */
+static struct ks_open_args peaceful(struct st_broker *b, struct st_open *o)
+{
+    struct ks_open_args args = st_args(b, &topic, 0, o);
+    args.condemned = st_condemn_none;
+    return args;
+}
+
 static bool gone_flag;
 
 static void on_watch(void *ctx, struct ks_log *log, bool gone)
@@ -32,9 +55,8 @@ static void on_watch(void *ctx, struct ks_log *log, bool gone)
 
 static void a_fenced_owner_acks_nothing_more(void)
 {
-    begin();
+    struct ks_log *l1 = begin_owned();
     gone_flag = false;
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
     ks_log_watch(l1, on_watch, NULL);
     for (int i = 0; i < 10; i++) {
         st_put(&b1, l1, 2);
@@ -50,15 +72,12 @@ static void a_fenced_owner_acks_nothing_more(void)
     KT_EQ(st_count(&b2, l2), 21);
     /* Reads of a log that has stopped are refused, too. */
     KT_EQ(st_read(&b1, l1, 0, 20, 100).r.error, 6);
-    st_close(&b1, l1);
-    st_close(&b2, l2);
-    end();
+    end_taken(l1, l2);
 }
 
 static void the_late_write_of_a_fenced_owner_is_not_served(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     st_put(&b1, l1, 5);
     struct ks_log *l2 = st_log(&b2, &topic, 0);
     KT_EQ(st_put(&b1, l1, 7), -6); /* its bytes are in the file, beyond the seal */
@@ -85,9 +104,8 @@ static void the_late_write_of_a_fenced_owner_is_not_served(void)
 
 static void a_torn_tail_ends_the_epoch(void)
 {
-    begin();
     char path[256];
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     st_put(&b1, l1, 5);
     st_data_path(&vol, l1, path);
     struct kc_slice whole = st_make(&(struct st_batch){.count = 2});
@@ -102,17 +120,14 @@ static void a_torn_tail_ends_the_epoch(void)
     KT_EQ(st_put(&b2, l2, 1), 7);
     kc_buf_unref(whole.buf);
     kc_buf_unref(torn.buf);
-    st_close(&b1, l1);
-    st_close(&b2, l2);
-    end();
+    end_taken(l1, l2);
 }
 
 static void bytes_of_a_wrong_epoch_or_offset_do_not_count(void)
 {
     for (int what = 0; what < 3; what++) {
-        begin();
         char path[256];
-        struct ks_log *l1 = st_log(&b1, &topic, 0);
+        struct ks_log *l1 = begin_owned();
         st_put(&b1, l1, 5);
         st_data_path(&vol, l1, path);
         struct kc_slice b = st_make(&(struct st_batch){.count = 1});
@@ -124,16 +139,13 @@ static void bytes_of_a_wrong_epoch_or_offset_do_not_count(void)
         kc_buf_unref(b.buf);
         struct ks_log *l2 = st_log(&b2, &topic, 0);
         KT_EQ(ks_log_offsets(l2).high_watermark, 5);
-        st_close(&b1, l1);
-        st_close(&b2, l2);
-        end();
+        end_taken(l1, l2);
     }
 }
 
 static void batches_larger_than_the_scan_window_are_checked(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     for (int i = 0; i < 6; i++) {
         struct st_batch s = {
             .count = 2, .value_len = 50000 + 90000 * (size_t)i, .pid = 4, .seq = 2 * i};
@@ -142,19 +154,15 @@ static void batches_larger_than_the_scan_window_are_checked(void)
     struct ks_log *l2 = st_log(&b2, &topic, 0);
     KT_EQ(ks_log_offsets(l2).high_watermark, 12);
     KT_EQ(st_count(&b2, l2), 12);
-    st_close(&b1, l1);
-    st_close(&b2, l2);
-    end();
+    end_taken(l1, l2);
 }
 
 static void a_live_incarnation_blocks_and_is_not_fenced(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     st_put(&b1, l1, 1);
     struct st_open o;
-    struct ks_open_args args = st_args(&b2, &topic, 0, &o);
-    args.condemned = st_condemn_none;
+    struct ks_open_args args = peaceful(&b2, &o);
     KT_EQ(st_open_rc(&b2, &args, &o), KC_E_BLOCKED);
     KT_EQ(o.blocker, 1);
     KT_TRUE(kc_uuid_eq(&o.blocker_inc, &b1.inc));
@@ -188,14 +196,12 @@ static void an_older_order_yields(void)
 
 static void the_same_incarnation_claims_again_without_fencing_itself(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     struct ks_log *other = st_log(&b1, &topic, 1);
     st_put(&b1, l1, 4);
     st_close(&b1, l1);
     struct st_open o;
-    struct ks_open_args args = st_args(&b1, &topic, 0, &o);
-    args.condemned = st_condemn_none;
+    struct ks_open_args args = peaceful(&b1, &o);
     KT_EQ(st_open_rc(&b1, &args, &o), 0);
     ks_log_own(o.log, &b1.loop);
     KT_EQ(ks_log_epoch(o.log), 1);
@@ -210,8 +216,7 @@ static void the_same_incarnation_claims_again_without_fencing_itself(void)
 
 static void a_sealed_partition_needs_no_fence(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     struct ks_log *kept = st_log(&b1, &topic, 1);
     st_put(&b1, l1, 4);
     struct st_seal s;
@@ -219,8 +224,7 @@ static void a_sealed_partition_needs_no_fence(void)
     KT_EQ(s.rc, 0);
     KT_EQ(s.epoch, 0);
     struct st_open o;
-    struct ks_open_args args = st_args(&b2, &topic, 0, &o);
-    args.condemned = st_condemn_none;
+    struct ks_open_args args = peaceful(&b2, &o);
     KT_EQ(st_open_rc(&b2, &args, &o), 0);
     KT_EQ(ks_log_epoch(o.log), 1);
     ks_log_own(o.log, &b2.loop);
@@ -249,8 +253,7 @@ static void planned_move(int64_t segment_bytes, int puts, bool mislead)
         kc_buf_unref(b.buf);
     }
     struct st_open o;
-    struct ks_open_args args = st_args(&b2, &topic, 0, &o);
-    args.condemned = st_condemn_none;
+    struct ks_open_args args = peaceful(&b2, &o);
     o.handle = ks_log_prepare(b2.e, &args);
     st_until(&b2, &o.done);
     KT_EQ(o.rc, 0);
@@ -288,12 +291,10 @@ static void a_planned_move_warms_then_goes(void)
 
 static void a_cancelled_move_leaves_the_owner_alone(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     st_put(&b1, l1, 1);
     struct st_open o;
-    struct ks_open_args args = st_args(&b2, &topic, 0, &o);
-    args.condemned = st_condemn_none;
+    struct ks_open_args args = peaceful(&b2, &o);
     o.handle = ks_log_prepare(b2.e, &args);
     st_until(&b2, &o.done);
     ks_open_cancel(o.handle);
@@ -336,8 +337,7 @@ static void claimants_race_and_one_epoch_is_written(void)
 
 static void a_restart_keeps_producers_and_their_window(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     for (int i = 0; i < 7; i++) {
         struct ks_append_result r =
             st_append(&b1, l1, st_make(&(struct st_batch){.pid = 77, .seq = 2 * i, .count = 2}));
@@ -357,17 +357,14 @@ static void a_restart_keeps_producers_and_their_window(void)
     KT_EQ(ks_log_producers(l2, p, 4), 1);
     KT_EQ(p[0].producer_id, 77);
     KT_EQ(p[0].last_sequence, 14);
-    st_close(&b1, l1);
-    st_close(&b2, l2);
-    end();
+    end_taken(l1, l2);
 }
 
 static void epochs_and_their_ends_are_known(void)
 {
-    begin();
     int32_t epoch;
     int64_t at;
-    struct ks_log *log = st_log(&b1, &topic, 0);
+    struct ks_log *log = begin_owned();
     st_put(&b1, log, 5);
     st_close(&b1, log);
     log = st_log(&b1, &topic, 0); /* epoch 1 stays empty */
@@ -403,8 +400,7 @@ static void a_missing_directory_is_not_made_unasked(void)
 
 static void a_fenced_broker_registers_anew_and_goes_on(void)
 {
-    begin();
-    struct ks_log *l1 = st_log(&b1, &topic, 0);
+    struct ks_log *l1 = begin_owned();
     st_put(&b1, l1, 1);
     struct ks_log *l2 = st_log(&b2, &topic, 0);
     KT_EQ(st_put(&b1, l1, 1), -6);

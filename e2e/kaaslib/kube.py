@@ -14,6 +14,8 @@ import urllib.error
 import urllib.request
 
 from . import runner, wire
+from .cluster import Cluster
+from .proc import stat_of
 
 NAMESPACE = "default"
 SYSTEM = "kaas-system"
@@ -60,12 +62,6 @@ def environment(pid):
     except OSError:
         return {}
     return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
-
-
-def stat_of(pid):
-    """(name, state letter) of a process."""
-    head, _, tail = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    return head.partition("(")[2], tail.split()[0]
 
 
 def processes(comm="kaas-broker"):
@@ -157,7 +153,9 @@ class Watch:
         self.watch.close()
 
 
-class KubeCluster:
+class KubeCluster(Cluster):
+    topic_s = 60
+
     def __init__(self, name="demo"):
         self.name = name
 
@@ -171,17 +169,11 @@ class KubeCluster:
     def bootstrap(self):
         return f"{self.name}-bootstrap.{NAMESPACE}.svc.cluster.local:9092"
 
-    def conn(self, n=0):
-        return wire.Conn(self.address(n))
-
     def object(self):
         return get("kaascluster", self.name)
 
     def status(self):
         return self.object().get("status", {})
-
-    def broker_status(self, n):
-        return next((b for b in self.status().get("brokers", []) if b["id"] == n), None)
 
     def wait_serving(self, n=3, timeout_s=120):
         runner.eventually(lambda: self.status().get("serving") == n, timeout_s, 0.3, f"{n} serving brokers")
@@ -236,24 +228,6 @@ class KubeCluster:
         mine = [p for p in items if p["metadata"].get("labels", {}).get("kaas.dev/cluster") == self.name]
         return {p["metadata"]["name"]: (p["metadata"]["uid"], sum(s["restartCount"] for s in p["status"].get("containerStatuses", [])))
                 for p in mine}
-
-    def metadata(self, topics=None, n=0):
-        with self.conn(n) as c:
-            return c.metadata(topics)
-
-    def create_topic(self, name, partitions=3):
-        def attempt():
-            with self.conn(0) as c:
-                return c.create_topics([name], partitions)[name] in (0, 36)
-        runner.eventually(attempt, 60, what=f"topic {name}")
-
-        def led():
-            t = self.metadata([name])["topics"][name]
-            return t["error"] == 0 and all(p["leader"] >= 0 for p in t["partitions"].values())
-        runner.eventually(led, 60, what=f"leaders of {name}")
-
-    def leaders(self, topic, n=0):
-        return {i: (p["leader"], p["epoch"]) for i, p in self.metadata([topic], n)["topics"][topic]["partitions"].items()}
 
     def coordinators(self, brokers, groups):
         return wire.agreed(self, brokers, groups)

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import tempfile
 
-from . import runner, wire
+from . import runner
+from .cluster import Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # below the ephemeral range, so that a client retrying a closed port cannot meet itself
@@ -55,7 +56,7 @@ def spec(replicas=3, name="demo", config=None, **extra):
                      "config": {"group.initial.rebalance.delay.ms": "0", **(config or {})}, **extra}}
 
 
-class LocalCluster:
+class LocalCluster(Cluster):
     def __init__(self, replicas=3, build="release", dir=None, config=None, env=None, extra=None):
         self.bin = ROOT / "build" / build / "bin"
         self.dir = pathlib.Path(dir or tempfile.mkdtemp(prefix="kaas-e2e-"))
@@ -128,9 +129,6 @@ class LocalCluster:
         root = self.object("configmaps", "demo-image")
         return {r["id"]: r for r in json.loads(root["data"]["image.json"])["brokers"]}
 
-    def broker_status(self, n):
-        return next((b for b in self.status().get("brokers", []) if b["id"] == n), None)
-
     def wait_serving(self, n=None, timeout_s=60):
         want = self.replicas if n is None else n
         runner.eventually(lambda: self.status().get("serving") == want, timeout_s, what=f"{want} serving brokers")
@@ -176,21 +174,6 @@ class LocalCluster:
         rows = [line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#")]
         assert len({name for name, _ in rows}) == len(rows), "a series twice"
         return {name: float(value) for name, value in rows}
-
-    def conn(self, n=0):
-        return wire.Conn(self.address(n))
-
-    def create_topic(self, name, partitions=3, configs=None):
-        def attempt():
-            with self.conn(0) as c:
-                return c.create_topics([name], partitions, configs=configs)[name] in (0, 36)
-        runner.eventually(attempt, 30, what=f"topic {name}")
-
-        def led():
-            with self.conn(0) as c:
-                t = c.metadata([name])["topics"][name]
-                return t["error"] == 0 and all(p["leader"] >= 0 for p in t["partitions"].values())
-        runner.eventually(led, 30, what=f"leaders of {name}")
 
     def tail(self, lines=40):
         for f in [self.dir / "operator.log", *sorted(self.dir.glob("brokers/*/log"))]:

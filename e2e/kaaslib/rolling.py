@@ -33,20 +33,10 @@ class Watch(threading.Thread):
                 self.wrong.append((len(rows), out))
 
 
-def epochs(c, topic):
-    """{partition: (leader, leader epoch)}"""
-    with c.conn(0) as conn:
-        return {n: (p["leader"], p["epoch"]) for n, p in conn.metadata([topic])["topics"][topic]["partitions"].items()}
-
-
-def leaders(of):
-    return {n: leader for n, (leader, _) in of.items()}
-
-
 def roll(c, program, topic):
     """Rolls all brokers to this program, until every partition of the topic is at its home again; what is wrong raises. Returns how
     many seconds the rollout took, and its report."""
-    before, pids = epochs(c, topic), c.pids()
+    before, pids = c.leaders(topic), c.pids()
     revision = c.status().get("lastRollout", {}).get("revision")
     c.extra["image"] = str(program)
     w = Watch(c)
@@ -57,13 +47,14 @@ def roll(c, program, topic):
         report = eventually(lambda: (r := c.status().get("lastRollout", {})).get("finishedAt") and r["revision"] != revision and r, 240, 0.1,
                             f"the end of the rollout to {program}")
         took = time.monotonic() - t0
-        eventually(lambda: leaders(epochs(c, topic)) == leaders(before), 60, 0.2, "every partition at its home again")
+        homes = {n: leader for n, (leader, _) in before.items()}
+        eventually(lambda: c.led_by(topic) == homes, 60, 0.2, "every partition at its home again")
     finally:
         w.over.set()
         w.join()
     check(not w.wrong, f"{len(w.wrong)} of {w.looks} looks at the status, first:", w.wrong[:3])
     check(dict(w.left) == dict.fromkeys(range(c.replicas), 1), "each broker leaves Serving once, not", dict(w.left))
     check(not set(pids) & set(c.pids()), "a process stayed", pids, c.pids())
-    grown = {n: epoch - before[n][1] for n, (_, epoch) in epochs(c, topic).items()}
+    grown = {n: epoch - before[n][1] for n, (_, epoch) in c.leaders(topic).items()}
     check(all(g == 2 for g in grown.values()), "one move away and one back each, but epochs grew by", grown)
     return took, report

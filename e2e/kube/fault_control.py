@@ -11,6 +11,7 @@ import urllib.request
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
+from kaaslib.proc import ended
 from kaaslib.recorded import LAG_S, SILENT_S, fault
 from kaaslib.runner import check, eventually, hold
 
@@ -83,7 +84,7 @@ def restart_api_server():
     pid = kube.apiserver_pid()
     argv = pathlib.Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists() or kube.stat_of(pid)[1] == "Z", 10, what="its end")
+    eventually(lambda: ended(pid), 10, what="its end")
     compact()
     with open(pathlib.Path(os.environ["KC_RUN"]) / "log/kube-apiserver.log", "ab") as log:
         proc = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

@@ -111,7 +111,7 @@ def under_load(c, seconds, fault):
 def a_killed_container_is_fenced_and_comes_back(c):
     before = eventually(lambda: c.coordinators((0, 1, 2), GROUPS), 30)
     c.create_topic("faults", load.PARTITIONS)
-    homes = {p: leader for p, (leader, _) in c.leaders("faults").items()}
+    homes = c.led_by("faults")
     watch = Watch("demo")
     try:
         def fault():
@@ -124,7 +124,7 @@ def a_killed_container_is_fenced_and_comes_back(c):
     finally:
         watch.close()
     eventually(lambda: c.coordinators((0, 1, 2), GROUPS) == before, 60, 0.5, "R22: the same coordinators back")
-    eventually(lambda: {p: leader for p, (leader, _) in c.leaders("faults").items()} == homes, 60, 0.5, "the same partitions back")
+    eventually(lambda: c.led_by("faults") == homes, 60, 0.5, "the same partitions back")
     return note
 
 
@@ -270,12 +270,7 @@ def cold_restart_of_all_brokers_keeps_everything(c):
     eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
     r = clients.consume(name, c.bootstrap, f"mixed-{name}", f"cold-{int(time.time())}", RECORDS).result()
     check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
-    eventually(lambda: spread(c) == {0, 1, 2}, 60, 0.5, "spread over all brokers")
-
-
-def spread(c):
-    """The brokers that lead something."""
-    return {p["leader"] for t in c.metadata()["topics"].values() for p in t["partitions"].values()}
+    eventually(lambda: c.leading() == {0, 1, 2}, 60, 0.5, "spread over all brokers")
 
 
 def committed(c, group):
@@ -299,7 +294,7 @@ def a_recreated_cluster_adopts_its_volume(c):
     eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
     r = clients.consume(name, c.bootstrap, f"mixed-{name}", "adopted", RECORDS).result()
     check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
-    eventually(lambda: spread(c) == {0, 1, 2}, 60, 0.5, "spread over all brokers")
+    eventually(lambda: c.leading() == {0, 1, 2}, 60, 0.5, "spread over all brokers")
 
 
 def main():

@@ -143,16 +143,11 @@ def rows(c):
     return {r["id"]: (r["state"], r["health"], r["incarnation"], r["reason"]) for r in c.status()["brokers"]}
 
 
-def epochs(c):
-    with c.conn(0) as conn:
-        return {n: (p["leader"], p["epoch"]) for n, p in conn.metadata([TOPIC])["topics"][TOPIC]["partitions"].items()}
-
-
 @scenario
 def saturation_evicts_nobody(c):
     c.create_topic(TOPIC, PARTITIONS, CONFIGS)
-    check({leader for leader, _ in epochs(c).values()} == {0, 1, 2}, "leaders everywhere", epochs(c))
-    before, epochs_before, pids = rows(c), epochs(c), c.pids()
+    check(set(c.led_by(TOPIC).values()) == {0, 1, 2}, "leaders everywhere", c.leaders(TOPIC))
+    before, epochs_before, pids = rows(c), c.leaders(TOPIC), c.pids()
     load, watches, changed, control_ms = Load(c.bootstrap), [Watch(c, n) for n in range(3)], [], 0.0
     try:
         time.sleep(2)  # the interpreters have started
@@ -187,7 +182,7 @@ def saturation_evicts_nobody(c):
     flaps = [(w.n, *b) for w in watches for b in w.bad]
     check(not flaps, f"{len(flaps)} probes not 200, first:", flaps[:3], says)
     check(max(w.silent_s for w in watches) < TIMEOUT_S, "R42:", says)
-    check(eventually(lambda: epochs(c), 10) == epochs_before and not refused, "leaders moved", refused, epochs_before, epochs(c))
+    check(eventually(lambda: c.leaders(TOPIC), 10) == epochs_before and not refused, "leaders moved", refused, epochs_before, c.leaders(TOPIC))
     check(c.pids() == pids and rows(c) == before, "brokers", rows(c), before)
     check(all(c.metrics(n)["kaas_incarnations_total"] == 1 for n in range(3)), "an incarnation was lost")
     return says

@@ -12,18 +12,11 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from kaaslib import clients, load, local, runner  # noqa: E402
+from kaaslib.proc import ended  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 GRACE_S = 10
 BUILD = os.environ.get("KAAS_BUILD", "release")
-
-
-def ended(pid):
-    """Gone, or a zombie that the stopped operator has not waited for."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def terminate(c, n):
@@ -36,28 +29,16 @@ def terminate(c, n):
     return time.monotonic() - t0, log.read_bytes()[before:].decode(errors="replace")
 
 
-def leaders(c, topic):
-    with c.conn(0) as conn:
-        return {p["leader"] for p in conn.metadata([topic])["topics"][topic]["partitions"].values()}
-
-
-def end_offset(c, topic, partition):
-    with c.conn(0) as conn:
-        leader = conn.metadata([topic])["topics"][topic]["partitions"][partition]["leader"]
-    with c.conn(leader) as conn:
-        return conn.end_offset(topic, partition)
-
-
 @scenario
 def partitions_are_handed_over_within_the_grace(c):
     c.create_topic("drained", 60)
     p = load.Producing(c.bootstrap, "drained", 15, rate=300)
-    eventually(lambda: end_offset(c, "drained", 0) > 0, 30, what="the producer's first record")
+    eventually(lambda: c.end_offset("drained", 0) > 0, 30, what="the producer's first record")
     c.hold_back(1)
     took, said = terminate(c, 1)
     check("deadline_ms=5000" in said, "the deadline is not that of the grace period", said[-600:])
     check("event=drained left_open=0" in said and "event=leaving" not in said, "not handed over", said[-600:])
-    check(1 not in leaders(c, "drained"))
+    check(1 not in c.led_by("drained").values())
     c.let_go(1)
     c.wait_serving(3)
     history = p.history()
@@ -67,7 +48,7 @@ def partitions_are_handed_over_within_the_grace(c):
 
 @scenario
 def without_an_operator_everything_is_sealed_at_the_deadline(c):
-    eventually(lambda: 1 in leaders(c, "drained"), 60, what="failback")
+    eventually(lambda: 1 in c.led_by("drained").values(), 60, what="failback")
     operator = c.operator.pid
     c.hold_back(1)
     os.kill(operator, signal.SIGSTOP)
@@ -77,7 +58,7 @@ def without_an_operator_everything_is_sealed_at_the_deadline(c):
         os.kill(operator, signal.SIGCONT)
     check('event=leaving' in said and 'reason="drain deadline"' in said, said[-600:])
     check("event=drained left_open=0" in said and "event=exit code=0" in said, "not sealed in time", said[-600:])
-    eventually(lambda: 1 not in leaders(c, "drained"), 20, what="the others to lead")
+    eventually(lambda: 1 not in c.led_by("drained").values(), 20, what="the others to lead")
     c.let_go(1)
     c.wait_serving(3)
     return f"gone after {took:.1f} s of {GRACE_S} s"

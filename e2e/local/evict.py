@@ -18,24 +18,19 @@ BUILD = os.environ.get("BUILD", "asan")
 TOPIC, PARTITIONS, VICTIM = "evicted", 6, 2
 
 
-def leaders(c):
-    with c.conn(0) as conn:
-        return {n: p["leader"] for n, p in conn.metadata([TOPIC])["topics"][TOPIC]["partitions"].items()}
-
-
 def row(c):
     return c.broker_status(VICTIM) or {}
 
 
 def led_by_the_others(c):
-    now = leaders(c)
+    now = c.led_by(TOPIC)
     return len(now) == PARTITIONS and set(now.values()) == {0, 1}
 
 
 @scenario
 def a_topic_is_spread(c):
     c.create_topic(TOPIC, PARTITIONS)
-    c.homes = eventually(lambda: (v := leaders(c)) and set(v.values()) == {0, 1, 2} and v, 20, what="leaders on all three")
+    c.homes = eventually(lambda: (v := c.led_by(TOPIC)) and set(v.values()) == {0, 1, 2} and v, 20, what="leaders on all three")
 
 
 @scenario
@@ -54,7 +49,7 @@ def a_wedged_broker_is_replaced_within_8_s_and_returns(c):
     eventually(lambda: row(c).get("state") == "Serving", 20, what="serving again")
     check(c.pid(VICTIM) == pid, "the process was restarted")
     check(row(c)["incarnation"] != incarnation, "a condemned incarnation came back")
-    eventually(lambda: leaders(c) == c.homes, 60, 0.5, "the same partitions back")
+    eventually(lambda: c.led_by(TOPIC) == c.homes, 60, 0.5, "the same partitions back")
     return f"led elsewhere after {took:.1f} s"
 
 

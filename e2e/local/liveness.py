@@ -95,11 +95,6 @@ def partitions_of_a_frozen_leader_ack_again(_):
     return says(gaps)
 
 
-def leaders(c, topic):
-    with c.conn(0) as conn:
-        return {p["leader"] for p in conn.metadata([topic])["topics"][topic]["partitions"].values()}
-
-
 def after(t0, probe, what):
     """Seconds from t0 until probe holds."""
     eventually(probe, PATIENCE_S, 0.02, what)
@@ -112,7 +107,7 @@ def wedge(c, victim, topic):
     t0, not_ready = time.monotonic(), []
     probing = threading.Thread(target=lambda: not_ready.append(after(t0, lambda: c.readyz(victim)[0] == 503, "503 from /readyz")))
     probing.start()
-    out = after(t0, lambda: victim not in leaders(c, topic), "led elsewhere")
+    out = after(t0, lambda: victim not in c.led_by(topic).values(), "led elsewhere")
     eventually(lambda: c.broker_status(victim)["reason"] == "wedged", 5, 0.05, "the reason in status")
     probing.join()
     check(not_ready, "/readyz never said 503")
@@ -127,7 +122,7 @@ def a_wedged_broker_is_not_ready_and_replaced(_):
     with local.LocalCluster(build=HOOKED, env={"KAAS_TEST_WEDGE": "1"}) as c:
         c.create_topic("wedged", 12)
         for _ in range(WEDGES):
-            eventually(lambda: leaders(c, "wedged") == {0, 1, 2}, 400, 0.2, "leaders on all three")
+            eventually(lambda: set(c.led_by("wedged").values()) == {0, 1, 2}, 400, 0.2, "leaders on all three")
             times.append(wedge(c, 2, "wedged"))
     not_ready, out = zip(*times)
     note = f"503: {says(not_ready)}; led elsewhere: {says(out)}"

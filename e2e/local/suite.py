@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from kaaslib import clients, garbage, load, local, records, runner, wire  # noqa: E402
+from kaaslib.proc import ended  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -103,11 +104,10 @@ def two_hundred_groups_spread_and_agree(c):
 @scenario
 def a_killed_broker_is_fenced_and_comes_back(c):
     c.create_topic("faults", load.PARTITIONS)
-    with c.conn(0) as conn:
-        homes = {i: p["leader"] for i, p in conn.metadata(["faults"])["topics"]["faults"]["partitions"].items()}
+    homes = c.led_by("faults")
     groups = list(c.before)
     p = load.Producing(c.bootstrap, "faults", 25, rate=400)
-    eventually(lambda: wire_end(c, "faults", 0) > 0, 30, what="the producer's first record")
+    eventually(lambda: c.end_offset("faults", 0) > 0, 30, what="the producer's first record")
     # without its binary the broker cannot come back: the fenced state can be looked at in peace
     c.hold_back(2)
     c.kill(2)
@@ -136,8 +136,7 @@ def a_killed_broker_is_fenced_and_comes_back(c):
     check(not bad, f"{len(bad)} findings, first:", bad[:3])
     check(not history["failed"] and not history["unflushed"], "failed sends", history["failed"][:3])
     check(load.longest_gap(history) < 10, "clients stood still for", load.longest_gap(history))
-    eventually(lambda: {i: p["leader"] for i, p in meta(c, "faults")["partitions"].items()} == homes, 40, 0.5,
-               "the same partitions back")
+    eventually(lambda: c.led_by("faults") == homes, 40, 0.5, "the same partitions back")
     back = eventually(lambda: (v := wire.agreed(c, (0, 1, 2), groups)) == c.before and v, 40, 0.5, "R22: the same groups back")
     check(back)
     return f"fenced after {fenced_after:.2f} s, longest ack gap {load.longest_gap(history):.2f} s, {len(history['acked'])} acked"
@@ -146,22 +145,20 @@ def a_killed_broker_is_fenced_and_comes_back(c):
 @scenario
 def sigterm_hands_over_without_a_failed_send(c):
     p = load.Producing(c.bootstrap, "faults", 12, rate=400)
-    first = wire_end(c, "faults", 0)
-    eventually(lambda: wire_end(c, "faults", 0) > first, 30, what="the producer's first record")
+    first = c.end_offset("faults", 0)
+    eventually(lambda: c.end_offset("faults", 0) > first, 30, what="the producer's first record")
     c.hold_back(1)
     pid = c.kill(1, signal.SIGTERM)
     seen = set()
     t0 = time.monotonic()
-    while os.path.exists(f"/proc/{pid}") and not zombie(pid) and time.monotonic() - t0 < 40:
+    while not ended(pid) and time.monotonic() - t0 < 40:
         row = c.broker_status(1)
         if row:
             seen.add(row["state"])
         time.sleep(0.01)
     took = time.monotonic() - t0
     check("Draining" in seen, "R25: never shown Draining, only", seen)
-    with c.conn(0) as conn:
-        leaders = {q["leader"] for q in conn.metadata(["faults"])["topics"]["faults"]["partitions"].values()}
-    check(1 not in leaders, "leadership was not gone at exit")
+    check(1 not in c.led_by("faults").values(), "leadership was not gone at exit")
     c.let_go(1)
     c.wait_serving(3)
     history = p.history()
@@ -243,15 +240,14 @@ def partitions_are_added_with_kafkas_tool(c):
     spec = c.object("kaastopics", topic)["spec"]
     check(spec["partitions"] == 7, "the KaasTopic says so when the client has its answer", spec)
     def all_led(n):
-        with c.conn(n) as conn:
-            parts = conn.metadata([topic])["topics"][topic]["partitions"]
-        return len(parts) == 7 and all(p["leader"] >= 0 for p in parts.values())
+        leaders = c.led_by(topic, n).values()
+        return len(leaders) == 7 and all(leader >= 0 for leader in leaders)
     for n in range(3):
         eventually(lambda n=n: all_led(n), 10, what=f"seven led partitions, says broker {n}")
-    check(len({p["leader"] for p in meta(c, topic)["partitions"].values()}) == 3, "new ones have homes everywhere")
+    check(len(set(c.led_by(topic).values())) == 3, "new ones have homes everywhere")
     r = clients.produce("franz-go", c.bootstrap, topic, 0, 700).result()
     check(r["failed"] == 0, r)
-    eventually(lambda: all(wire_end(c, topic, p) > 0 for p in range(7)), 10, what="records in every partition")
+    eventually(lambda: all(c.end_offset(topic, p) > 0 for p in range(7)), 10, what="records in every partition")
     refused = ""
     try:
         clients.kafka_tool(*tool, "--alter", "--partitions", "3")
@@ -267,8 +263,8 @@ def topics_follow_their_kaastopic(c):
                      "spec": {"cluster": "demo", "topicName": "declared", "partitions": partitions, "config": config}}]
         c.write_spec()
     def led():
-        parts = meta(c, "declared")["partitions"].values()
-        return len(parts) if all(p["leader"] >= 0 for p in parts) else 0
+        leaders = c.led_by("declared").values()
+        return len(leaders) if all(leader >= 0 for leader in leaders) else 0
     declare(2, {"retention.ms": "60000"})
     eventually(lambda: led() == 2, 20, what="a declared topic")
     check(kcat_put(c, "declared", "x" * 5000))
@@ -427,8 +423,7 @@ def cold_restart_keeps_everything(c):
     with c.conn(0) as conn:
         eventually(lambda: sorted(conn.metadata()["topics"]) == topics, 20, what="all topics")
     # the status of before the kill may still say three for a moment
-    eventually(lambda: {p["leader"] for t in all_topics(c).values() for p in t["partitions"].values()} == {0, 1, 2}, 20,
-               what="spread over all three")
+    eventually(lambda: c.leading() == {0, 1, 2}, 20, what="spread over all three")
     out = eventually(lambda: offsets_of(c, f"g-{name}"), 30, 1, "committed offsets")
     check(sum(out) == RECORDS, "committed offsets sum to", sum(out))
     r = clients.consume(name, c.bootstrap, f"mixed-{name}", "after-restart", RECORDS).result()
@@ -451,12 +446,12 @@ def scale_down_and_up(c):
 
 @scenario
 def the_operator_dies_and_everything_returns(c):
-    before = sorted(all_topics(c))
+    before = sorted(c.metadata()["topics"])
     c.operator.kill()
     c.operator.wait()
     c.start()
     c.wait_serving(3)
-    eventually(lambda: sorted(all_topics(c)) == before, 30, what="all topics")
+    eventually(lambda: sorted(c.metadata()["topics"]) == before, 30, what="all topics")
     r = clients.consume("confluent-kafka", c.bootstrap, "mixed-confluent-kafka", "after-operator", RECORDS).result()
     check(r["digest"] == records.digest(0, RECORDS), r)
 
@@ -474,30 +469,6 @@ def kcat_put(c, topic, text):
     r = subprocess.run(["kcat", "-P", "-b", c.bootstrap, "-t", topic], input=text, text=True, capture_output=True, check=False,
                        timeout=30)
     return r.returncode == 0
-
-
-def zombie(pid):
-    try:
-        return open(f"/proc/{pid}/stat", encoding="ascii").read().rsplit(")", 1)[1].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def meta(c, topic):
-    with c.conn(0) as conn:
-        return conn.metadata([topic])["topics"][topic]
-
-
-def all_topics(c):
-    with c.conn(0) as conn:
-        return {n: t for n, t in conn.metadata()["topics"].items()}
-
-
-def wire_end(c, topic, partition):
-    """High watermark of a partition, asked of its leader."""
-    leader = meta(c, topic)["partitions"][partition]["leader"]
-    with c.conn(leader) as conn:
-        return conn.end_offset(topic, partition)
 
 
 def offsets_of(c, group):

@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import clients, garbage, load, records, runner  # noqa: E402
+from kaaslib import clients, garbage, load, mixed, runner  # noqa: E402
 from kaaslib.kube import KubeCluster, Watch, apiserver_pid, get, kubectl, lease_holder, pids_of  # noqa: E402
 from kaaslib.runner import check, eventually, hold, scenario  # noqa: E402
 
@@ -59,14 +59,7 @@ def a_bad_spec_is_refused_with_the_fix(_c):
 
 @scenario
 def every_client_moves_records_exactly(c):
-    for name in clients.MAKERS:
-        topic = f"mixed-{name}"
-        c.create_topic(topic, 3)
-        r = clients.produce(name, c.bootstrap, topic, 0, RECORDS).result()
-        check(r["sent"] == RECORDS and r["failed"] == 0, name, "produced", r)
-        r = clients.consume(name, c.bootstrap, topic, f"g-{name}", RECORDS).result()
-        check(r["unique"] == RECORDS == r["records"] and r["digest"] == records.digest(0, RECORDS), name, "consumed", r)
-    return f"{len(clients.MAKERS)} clients x {RECORDS} records"
+    return mixed.write_and_read(c, RECORDS)
 
 
 @scenario
@@ -267,16 +260,9 @@ def cold_restart_of_all_brokers_keeps_everything(c):
         c.kill(n)
     eventually(lambda: all(c.readyz(n) == 200 for n in range(3)), 90, 0.3, "three ready brokers")
     eventually(lambda: topics <= set(c.metadata()["topics"]), 30, what="all topics")
-    eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
-    r = clients.consume(name, c.bootstrap, f"mixed-{name}", f"cold-{int(time.time())}", RECORDS).result()
-    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+    eventually(lambda: sum(clients.committed(c.bootstrap, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
+    mixed.read(c, name, f"cold-{int(time.time())}", RECORDS)
     eventually(lambda: c.leading() == {0, 1, 2}, 60, 0.5, "spread over all brokers")
-
-
-def committed(c, group):
-    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", c.bootstrap,
-                             "--describe", "--group", group)
-    return [int(line.split()[3]) for line in out.splitlines() if line.startswith(group)]
 
 
 @scenario
@@ -291,9 +277,8 @@ def a_recreated_cluster_adopts_its_volume(c):
     more = set(c.metadata()["topics"]) - set(topics)
     check(not more, "topics out of nowhere:", more)
     name = "java-4.4"
-    eventually(lambda: sum(committed(c, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
-    r = clients.consume(name, c.bootstrap, f"mixed-{name}", "adopted", RECORDS).result()
-    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+    eventually(lambda: sum(clients.committed(c.bootstrap, f"g-{name}")) == RECORDS, 60, 1, "committed offsets")
+    mixed.read(c, name, "adopted", RECORDS)
     eventually(lambda: c.leading() == {0, 1, 2}, 60, 0.5, "spread over all brokers")
 
 

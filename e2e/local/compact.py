@@ -63,11 +63,8 @@ def committed_offsets_survive_the_compaction_of_their_topic(c):
     eventually(lambda: cleaned(c) > before, 30, what="the offsets' partition was cleaned")
     settled(c)
     c.kill(coordinator)
-    out = eventually(lambda: clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-                                                "--bootstrap-server", c.bootstrap, "--describe", "--group", group),
-                     60, 1, "the group is described")
-    row = next(line.split() for line in out.splitlines() if line.startswith(group))
-    check(int(row[3]) == commits - 1, "committed offset", row)
+    offsets = eventually(lambda: clients.committed(c.bootstrap, group), 60, 1, "the group is described")
+    check(offsets == [commits - 1], "committed offset", offsets)
     eventually(lambda: c.status().get("serving") == 3, 60, what="three brokers")
     return f"{commits} commits"
 

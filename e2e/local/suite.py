@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from kaaslib import clients, garbage, load, local, records, runner, wire  # noqa: E402
+from kaaslib import clients, garbage, load, local, mixed, runner, wire  # noqa: E402
 from kaaslib.proc import ended  # noqa: E402
 from kaaslib.runner import check, eventually, scenario  # noqa: E402
 
@@ -54,23 +54,13 @@ def java_console_tools_work(c):
 
 @scenario
 def every_client_moves_records_exactly(c):
-    for name in clients.MAKERS:
-        topic = f"mixed-{name}"
-        c.create_topic(topic, 3)
-        r = clients.produce(name, c.bootstrap, topic, 0, RECORDS).result()
-        check(r["sent"] == RECORDS and r["failed"] == 0, name, "produced", r)
-        r = clients.consume(name, c.bootstrap, topic, f"g-{name}", RECORDS).result()
-        check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), name, "consumed", r)
-        check(r["records"] == RECORDS, name, "read", r["records"], "records, some twice")
-    return f"{len(clients.MAKERS)} clients x {RECORDS} records"
+    return mixed.write_and_read(c, RECORDS)
 
 
 @scenario
 def clients_read_each_others_records(c):
-    want = records.digest(0, RECORDS)
     for writer, reader in (("java-4.4", "kafkajs"), ("kafkajs", "franz-go"), ("franz-go", "java-3.7")):
-        r = clients.consume(reader, c.bootstrap, f"mixed-{writer}", f"x-{reader}", RECORDS).result()
-        check(r["unique"] == RECORDS and r["digest"] == want, reader, "reads", writer, r)
+        mixed.read(c, writer, f"x-{reader}", RECORDS, reader)
 
 
 @scenario
@@ -424,10 +414,9 @@ def cold_restart_keeps_everything(c):
         eventually(lambda: sorted(conn.metadata()["topics"]) == topics, 20, what="all topics")
     # the status of before the kill may still say three for a moment
     eventually(lambda: c.leading() == {0, 1, 2}, 20, what="spread over all three")
-    out = eventually(lambda: offsets_of(c, f"g-{name}"), 30, 1, "committed offsets")
+    out = eventually(lambda: clients.committed(c.bootstrap, f"g-{name}"), 30, 1, "committed offsets")
     check(sum(out) == RECORDS, "committed offsets sum to", sum(out))
-    r = clients.consume(name, c.bootstrap, f"mixed-{name}", "after-restart", RECORDS).result()
-    check(r["unique"] == RECORDS and r["digest"] == records.digest(0, RECORDS), r)
+    mixed.read(c, name, "after-restart", RECORDS)
 
 
 @scenario
@@ -452,8 +441,7 @@ def the_operator_dies_and_everything_returns(c):
     c.start()
     c.wait_serving(3)
     eventually(lambda: sorted(c.metadata()["topics"]) == before, 30, what="all topics")
-    r = clients.consume("confluent-kafka", c.bootstrap, "mixed-confluent-kafka", "after-operator", RECORDS).result()
-    check(r["digest"] == records.digest(0, RECORDS), r)
+    mixed.read(c, "confluent-kafka", "after-operator", RECORDS)
 
 
 @scenario
@@ -469,12 +457,6 @@ def kcat_put(c, topic, text):
     r = subprocess.run(["kcat", "-P", "-b", c.bootstrap, "-t", topic], input=text, text=True, capture_output=True, check=False,
                        timeout=30)
     return r.returncode == 0
-
-
-def offsets_of(c, group):
-    out = clients.kafka_tool("4.4.0", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "--bootstrap-server", c.bootstrap,
-                             "--describe", "--group", group)
-    return [int(line.split()[3]) for line in out.splitlines() if line.startswith(group)]
 
 
 def main():

@@ -5,12 +5,11 @@ import pathlib
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 
 import codec
-from kaaslib import runner
+from kaaslib import runner, wire
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 JARS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "kaas" / "peer"
@@ -90,31 +89,11 @@ class Closed(Exception):
     """The broker closed the connection instead of answering."""
 
 
-class Conn:
+class Conn(wire.Link):
     def __init__(self, address, timeout_s=30):
-        host, _, port = address.rpartition(":")
         # From another address of the loopback: a connection to a port that nobody listens on yet cannot meet itself.
-        self.sock = socket.create_connection((host, int(port)), timeout_s, ("127.0.0.2", 0))
+        super().__init__(address, timeout_s, ("127.0.0.2", 0))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.correlation = 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.sock.close()
-
-    def _exact(self, n):
-        out = bytearray()
-        while len(out) < n:
-            try:
-                got = self.sock.recv(n - len(out))
-            except ConnectionResetError:
-                got = b""
-            if not got:
-                raise Closed()
-            out += got
-        return bytes(out)
 
     def send(self, name, version, body):
         self.correlation += 1
@@ -124,8 +103,11 @@ class Conn:
             raise Closed() from None
 
     def receive(self, name, version):
-        size = struct.unpack(">i", self._exact(4))[0]
-        return codec.response(name, version, self.correlation, self._exact(size))
+        try:
+            answer = self.frame()
+        except ConnectionError:
+            raise Closed() from None
+        return codec.response(name, version, self.correlation, answer)
 
     def call(self, name, version, body):
         self.send(name, version, body)

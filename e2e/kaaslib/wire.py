@@ -98,12 +98,12 @@ def agreed(c, brokers, groups, key_type=0):
     return views[0] if same and all(error == 0 for error, _ in views[0].values()) else None
 
 
-class Conn:
-    """One connection; requests one after another."""
+class Link:
+    """A connection of frames, each behind its length."""
 
-    def __init__(self, address, timeout_s=5):
+    def __init__(self, address, timeout_s=5, source=None):
         host, _, port = address.rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.sock = socket.create_connection((host, int(port)), timeout_s, source)
         self.correlation = 0
 
     def __enter__(self):
@@ -113,19 +113,27 @@ class Conn:
         self.sock.close()
 
     def _exact(self, n):
-        out = b""
+        out = bytearray()
         while len(out) < n:
             got = self.sock.recv(n - len(out))
             if not got:
                 raise ConnectionError("closed by the broker")
             out += got
-        return out
+        return bytes(out)
+
+    def frame(self):
+        """The next one that comes."""
+        return self._exact(struct.unpack(">i", self._exact(4))[0])
+
+
+class Conn(Link):
+    """Requests one after another."""
 
     def call(self, key, version, body, flexible=True):
         self.correlation += 1
         head = struct.pack(">hhi", key, version, self.correlation) + string("e2e") + (b"\0" if flexible else b"")
         self.sock.sendall(struct.pack(">i", len(head + body)) + head + body)
-        answer = Buf(self._exact(struct.unpack(">i", self._exact(4))[0]))
+        answer = Buf(self.frame())
         if answer.take("i") != self.correlation:
             raise ValueError("correlation id does not match")
         if flexible and key != 18:

@@ -7,7 +7,6 @@ KAAS_SOAK=1: 5,000 partitions and 10 GB, timed (RESTART_S, 5 s). Else a small cl
 import os
 import pathlib
 import signal
-import struct
 import sys
 import threading
 import time
@@ -34,7 +33,7 @@ def topics():
 def produce(conn, topic, partitions, records):
     """{partition: error} of one Produce request with acks=all."""
     conn.sock.sendall(chaos.produce(topic, partitions, records, -1))
-    b = wire.Buf(conn._exact(struct.unpack(">i", conn._exact(4))[0]))
+    b = wire.Buf(conn.frame())
     b.take("i")
     out = {}
     for _ in range(b.take("i")):

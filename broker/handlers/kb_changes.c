@@ -129,12 +129,30 @@ static bool prepare(struct kb_changes *c, const struct kb_changes_api *api)
     return true;
 }
 
+/* ---- answering ---- */
+
+static void answer(struct kb_changes *c)
+{
+    const struct kb_changes_api *api = c->api;
+    uint8_t *results = kb_alloc(c->req, (size_t)c->n, api->result_size);
+    if (!results) {
+        return;
+    }
+    for (int32_t i = 0; i < c->n; i++) {
+        if (!api->result(c->req, i, &c->items[i], results + (size_t)i * api->result_size)) {
+            return;
+        }
+    }
+    api->reply(c->req, results, c->n);
+}
+
 void kb_changes_run(struct kb_req *req, int32_t n, int32_t timeout_ms,
                     const struct kb_changes_api *api)
 {
     struct kb_changes *c = kb_changes_new(req, n);
     if (c && prepare(c, api)) {
-        kb_changes_submit(c, timeout_ms, api->answer);
+        c->api = api;
+        kb_changes_submit(c, timeout_ms, answer);
     }
 }
 

@@ -21,8 +21,11 @@ struct kb_change {
     int32_t partitions;
 };
 
+struct kb_changes_api;
+
 struct kb_changes {
     struct kb_req *req;
+    const struct kb_changes_api *api; /* NULL: not by kb_changes_run */
     int32_t n, pending;
     struct kb_change *items;
     void (*answer)(struct kb_changes *c);
@@ -42,9 +45,14 @@ struct kb_changes_api {
     struct kc_str (*topic)(const void *body, int32_t i);
     /* Fills change i, or refuses it; false when req was dropped. */
     bool (*prepare)(struct kb_req *req, int32_t i, struct kb_change *c);
-    void (*answer)(struct kb_changes *c);
+    /* The answer has an element a change, of result_size bytes: fills the one of change i, which is zeroed;
+     * false when req was dropped. */
+    size_t result_size;
+    bool (*result)(struct kb_req *req, int32_t i, const struct kb_change *c, void *ret);
+    /* Answers with all n of them, which live in the arena. */
+    void (*reply)(struct kb_req *req, void *results, int32_t n);
 };
-/* Prepares, submits and answers the n changes of a request. */
+/* Prepares, submits and answers the n changes of a request. api is static. */
 void kb_changes_run(struct kb_req *req, int32_t n, int32_t timeout_ms,
                     const struct kb_changes_api *api);
 /* Refuses a change. message is static or lives in the arena. */

@@ -43,30 +43,33 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     return true;
 }
 
-static void answer(struct kb_changes *all)
+static bool result(struct kb_req *req, int32_t i, const struct kb_change *c, void *ret)
 {
-    struct kb_req *req = all->req;
     const struct kw_create_partitions_request *in = req->body;
+    struct kw_create_partitions_response_topic_result *out = ret;
+    out->name = in->topics[i].name;
+    out->error_code = c->error;
+    out->error_message = kb_change_message(c);
+    return true;
+}
+
+static void reply(struct kb_req *req, void *results, int32_t n)
+{
     struct kw_create_partitions_response resp;
     kw_create_partitions_response_init(&resp);
-    resp.results = kb_alloc(req, (size_t)all->n, sizeof(*resp.results));
-    if (!resp.results) {
-        return;
-    }
-    resp.n_results = all->n;
-    for (int32_t i = 0; i < all->n; i++) {
-        const struct kb_change *c = &all->items[i];
-        resp.results[i] = (struct kw_create_partitions_response_topic_result){
-            .name = in->topics[i].name,
-            .error_code = c->error,
-            .error_message = kb_change_message(c)};
-    }
+    resp.results = results;
+    resp.n_results = n;
     kb_reply(req, &resp);
 }
 
 void kb_handle_create_partitions(struct kb_req *req)
 {
-    static const struct kb_changes_api api = {topic_of, prepare, answer};
+    static const struct kb_changes_api api = {
+        .topic = topic_of,
+        .prepare = prepare,
+        .result_size = sizeof(struct kw_create_partitions_response_topic_result),
+        .result = result,
+        .reply = reply};
     const struct kw_create_partitions_request *in = req->body;
     kb_changes_run(req, in->n_topics, in->timeout_ms, &api);
 }

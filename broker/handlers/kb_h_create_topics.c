@@ -200,40 +200,40 @@ static bool fill_configs(struct kb_req *req, const struct kb_change *c,
     return true;
 }
 
-static void answer(struct kb_changes *all)
+static bool result(struct kb_req *req, int32_t i, const struct kb_change *c, void *ret)
 {
-    struct kb_req *req = all->req;
     const struct kw_create_topics_request *in = req->body;
+    struct kw_create_topics_response_creatable_topic_result *out = ret;
+    kw_create_topics_response_creatable_topic_result_init(out);
+    out->name = in->topics[i].name;
+    out->error_code = c->error;
+    out->error_message = kb_change_message(c);
+    if (c->error) {
+        return true;
+    }
+    out->topic_id = c->topic_id;
+    out->num_partitions = c->change.partitions;
+    out->replication_factor = (int16_t)c->change.replication_factor;
+    return req->version < 5 || fill_configs(req, c, out);
+}
+
+static void reply(struct kb_req *req, void *results, int32_t n)
+{
     struct kw_create_topics_response resp;
     kw_create_topics_response_init(&resp);
-    resp.topics = kb_alloc(req, (size_t)all->n, sizeof(*resp.topics));
-    if (!resp.topics) {
-        return;
-    }
-    resp.n_topics = all->n;
-    for (int32_t i = 0; i < all->n; i++) {
-        const struct kb_change *c = &all->items[i];
-        struct kw_create_topics_response_creatable_topic_result *out = &resp.topics[i];
-        kw_create_topics_response_creatable_topic_result_init(out);
-        out->name = in->topics[i].name;
-        out->error_code = c->error;
-        out->error_message = kb_change_message(c);
-        if (c->error) {
-            continue;
-        }
-        out->topic_id = c->topic_id;
-        out->num_partitions = c->change.partitions;
-        out->replication_factor = (int16_t)c->change.replication_factor;
-        if (req->version >= 5 && !fill_configs(req, c, out)) {
-            return;
-        }
-    }
+    resp.topics = results;
+    resp.n_topics = n;
     kb_reply(req, &resp);
 }
 
 void kb_handle_create_topics(struct kb_req *req)
 {
-    static const struct kb_changes_api api = {topic_of, prepare, answer};
+    static const struct kb_changes_api api = {
+        .topic = topic_of,
+        .prepare = prepare,
+        .result_size = sizeof(struct kw_create_topics_response_creatable_topic_result),
+        .result = result,
+        .reply = reply};
     const struct kw_create_topics_request *in = req->body;
     kb_changes_run(req, in->n_topics, in->timeout_ms, &api);
 }

@@ -56,38 +56,40 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     return true;
 }
 
-static void answer(struct kb_changes *all)
+static bool result(struct kb_req *req, int32_t i, const struct kb_change *c, void *ret)
 {
-    struct kb_req *req = all->req;
+    struct kw_delete_topics_request_delete_topic_state t = named(req, i);
+    struct kw_delete_topics_response_deletable_topic_result *out = ret;
+    kw_delete_topics_response_deletable_topic_result_init(out);
+    out->error_code = c->error;
+    if (req->version >= 6) {
+        bool resolved = c->change.kind != 0;
+        out->name = resolved ? kc_str_of(c->change.topic) : t.name;
+        out->topic_id = resolved ? c->change.topic_id : t.topic_id;
+    } else {
+        out->name = t.name;
+    }
+    out->error_message = kb_change_message(c);
+    return true;
+}
+
+static void reply(struct kb_req *req, void *results, int32_t n)
+{
     struct kw_delete_topics_response resp;
     kw_delete_topics_response_init(&resp);
-    resp.responses = kb_alloc(req, (size_t)all->n, sizeof(*resp.responses));
-    if (!resp.responses) {
-        return;
-    }
-    resp.n_responses = all->n;
-    for (int32_t i = 0; i < all->n; i++) {
-        const struct kb_change *c = &all->items[i];
-        struct kw_delete_topics_request_delete_topic_state t = named(req, i);
-        struct kw_delete_topics_response_deletable_topic_result *out = &resp.responses[i];
-        kw_delete_topics_response_deletable_topic_result_init(out);
-        out->error_code = c->error;
-        if (req->version >= 6) {
-            bool resolved = c->change.kind != 0;
-            out->name = resolved ? kc_str_of(c->change.topic) : t.name;
-            out->topic_id = resolved ? c->change.topic_id : t.topic_id;
-        } else {
-            out->name = t.name;
-        }
-        out->error_message = kb_change_message(c);
-    }
+    resp.responses = results;
+    resp.n_responses = n;
     kb_reply(req, &resp);
 }
 
 void kb_handle_delete_topics(struct kb_req *req)
 {
-    static const struct kb_changes_api api = {NULL, prepare,
-                                              answer}; /* by name or id: see prepare */
+    static const struct kb_changes_api api = {
+        .topic = NULL, /* by name or id: see prepare */
+        .prepare = prepare,
+        .result_size = sizeof(struct kw_delete_topics_response_deletable_topic_result),
+        .result = result,
+        .reply = reply};
     const struct kw_delete_topics_request *in = req->body;
     kb_changes_run(req, req->version >= 6 ? in->n_topics : in->n_topic_names, in->timeout_ms, &api);
 }

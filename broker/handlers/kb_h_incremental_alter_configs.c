@@ -150,32 +150,35 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     return true;
 }
 
-static void answer(struct kb_changes *all)
+static bool result(struct kb_req *req, int32_t i, const struct kb_change *c, void *ret)
 {
-    struct kb_req *req = all->req;
     const struct kw_incremental_alter_configs_request *in = req->body;
+    struct kw_incremental_alter_configs_response_alter_configs_resource_response *out = ret;
+    out->error_code = c->error;
+    out->error_message = kb_change_message(c);
+    out->resource_type = in->resources[i].resource_type;
+    out->resource_name = in->resources[i].resource_name;
+    return true;
+}
+
+static void reply(struct kb_req *req, void *results, int32_t n)
+{
     struct kw_incremental_alter_configs_response resp;
     kw_incremental_alter_configs_response_init(&resp);
-    resp.responses = kb_alloc(req, (size_t)all->n, sizeof(*resp.responses));
-    if (!resp.responses) {
-        return;
-    }
-    resp.n_responses = all->n;
-    for (int32_t i = 0; i < all->n; i++) {
-        const struct kb_change *c = &all->items[i];
-        resp.responses[i] =
-            (struct kw_incremental_alter_configs_response_alter_configs_resource_response){
-                .error_code = c->error,
-                .error_message = kb_change_message(c),
-                .resource_type = in->resources[i].resource_type,
-                .resource_name = in->resources[i].resource_name};
-    }
+    resp.responses = results;
+    resp.n_responses = n;
     kb_reply(req, &resp);
 }
 
 void kb_handle_incremental_alter_configs(struct kb_req *req)
 {
-    static const struct kb_changes_api api = {NULL, prepare, answer}; /* a topic may come again */
+    static const struct kb_changes_api api = {
+        .topic = NULL, /* a topic may come again */
+        .prepare = prepare,
+        .result_size =
+            sizeof(struct kw_incremental_alter_configs_response_alter_configs_resource_response),
+        .result = result,
+        .reply = reply};
     const struct kw_incremental_alter_configs_request *in = req->body;
     kb_changes_run(req, in->n_resources, TIMEOUT_MS, &api);
 }

@@ -21,11 +21,11 @@ static char *copy_z(struct kc_arena *a, const char *z)
     return kc_arena_strndup(a, z, strlen(z));
 }
 
-static bool copy_configs(struct kc_arena *a, const struct ki_config *from, int32_t n,
-                         const struct ki_config **ret)
+bool ki_configs_copy(struct kc_arena *a, const struct ki_config *from, int32_t n,
+                     const struct ki_config **ret)
 {
+    *ret = NULL;
     if (n == 0) {
-        *ret = NULL;
         return true;
     }
     struct ki_config *to = kc_arena_zalloc(a, (size_t)n, sizeof(*to));
@@ -40,15 +40,15 @@ static bool copy_configs(struct kc_arena *a, const struct ki_config *from, int32
     return to != NULL;
 }
 
-static bool copy_topic(struct kc_arena *a, const struct ki_topic *from, struct ki_topic *to)
+bool ki_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_topic *to)
 {
     *to = *from;
     to->name = copy_z(a, from->name);
-    if (!to->name || !copy_configs(a, from->configs, from->n_configs, &to->configs)) {
+    if (!to->name || !ki_configs_copy(a, from->configs, from->n_configs, &to->configs)) {
         return false;
     }
     struct kp_part *parts = NULL;
-    if (from->n_parts) {
+    if (from->parts && from->n_parts > 0) {
         parts = kc_arena_zalloc(a, (size_t)from->n_parts, sizeof(*parts));
         if (!parts) {
             return false;
@@ -104,7 +104,7 @@ struct ki_shard *ki_shard_make(const struct ki_shard *proto, const char *hash)
     struct ki_topic *topics = kc_arena_zalloc(&s->arena, (size_t)proto->n_topics, sizeof(*topics));
     bool ok = topics != NULL;
     for (int32_t i = 0; ok && i < proto->n_topics; i++) {
-        ok = copy_topic(&s->arena, &proto->topics[i], &topics[i]);
+        ok = ki_topic_copy(&s->arena, &proto->topics[i], &topics[i]);
     }
     s->pub.topics = topics;
     if (ok && hash) {
@@ -183,7 +183,7 @@ struct ki_image *ki_image_make(const struct ki_image *proto)
     struct kp_row *rows = kc_arena_zalloc(&im->arena, (size_t)proto->n_rows, sizeof(*rows));
     struct kp_lead *leads = kc_arena_zalloc(&im->arena, (size_t)proto->n_leads, sizeof(*leads));
     if (!rows || !leads ||
-        !copy_configs(&im->arena, proto->configs, proto->n_configs, &im->pub.configs)) {
+        !ki_configs_copy(&im->arena, proto->configs, proto->n_configs, &im->pub.configs)) {
         ki_image_unref(&im->pub);
         return NULL;
     }

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/kc_arena.h"
 #include "base/kc_error.h"
 #include "image/ki_names.h"
 #include "policy/kp_types.h"
@@ -79,6 +80,10 @@ const char *ki_topic_config(const struct ki_topic *t, const char *name);
 const char *ki_config(const struct ki_image *im, const char *name);
 
 /* ---- building (operator, self-led broker, tests) ---- */
+/* Deep copies into the arena; parts are copied when there are any. False: no memory. */
+bool ki_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_topic *to);
+bool ki_configs_copy(struct kc_arena *a, const struct ki_config *from, int32_t n,
+                     const struct ki_config **ret);
 /* Deep copies of everything given. refs = 1. NULL: no memory. */
 struct ki_shard *ki_shard_build(int32_t index, uint64_t term, uint64_t generation,
                                 const struct ki_topic *topics, int32_t n_topics);

@@ -194,7 +194,7 @@ static void ask(struct ko_cc *cc, struct ko_process *p, struct ko_req *r)
         kc_arena_strndup(&a->arena, r->change.principal, strlen(r->change.principal));
     a->change.topic = kc_arena_strndup(&a->arena, r->change.topic, strlen(r->change.topic));
     bool ok =
-        ko_configs_copy(&a->arena, r->change.configs, r->change.n_configs, &a->change.configs);
+        ki_configs_copy(&a->arena, r->change.configs, r->change.n_configs, &a->change.configs);
     KC_ASSERT(ok && a->change.cluster && a->change.principal && a->change.topic);
     struct ticket *t = kc_zalloc(sizeof(*t));
     memcpy(t->key, cc->key, sizeof(t->key));

@@ -306,7 +306,7 @@ static void copy_spec(struct kc_arena *a, const struct ko_cluster_spec *from,
     to->cluster = kc_arena_strndup(a, from->cluster, strlen(from->cluster));
     to->uid = kc_arena_strndup(a, from->uid ? from->uid : "", strlen(from->uid ? from->uid : ""));
     KC_ASSERT(to->cluster && to->uid);
-    KC_ASSERT(ko_configs_copy(a, from->configs, from->n_configs, &to->configs));
+    KC_ASSERT(ki_configs_copy(a, from->configs, from->n_configs, &to->configs));
 }
 
 static void take_spec(struct ko_control *c, void *arg)
@@ -475,7 +475,7 @@ void ko_control_topic(struct ko_control *c, const char *cluster, const struct ki
     struct told *x = told_new(cluster);
     struct ki_topic bare = *t;
     bare.parts = NULL;
-    KC_ASSERT(ko_topic_copy(&x->arena, &bare, &x->topic));
+    KC_ASSERT(ki_topic_copy(&x->arena, &bare, &x->topic));
     ko_to_control(c, take_topic, x);
 }
 

@@ -74,10 +74,6 @@ bool ko_ct_set_configs(struct ko_ct *t, const struct ki_config *configs, int32_t
 struct ki_topic ko_ct_view(const struct ko_ct *t);
 /* A live name that equals this one but for '.' and '_' (they collide in metric names); NULL. */
 const char *ko_cts_collision(const struct ko_ct_set *s, const char *name);
-/* Deep copy into the arena; parts are copied when given. False: no memory. */
-bool ko_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_topic *to);
-bool ko_configs_copy(struct kc_arena *a, const struct ki_config *from, int32_t n,
-                     const struct ki_config **ret);
 
 /* ---- a cluster on the control loop ---- */
 

@@ -119,7 +119,7 @@ void ko_merge_adopt(struct ko_cc *cc)
             continue;
         }
         struct ki_topic view = ko_ct_view(t);
-        a->n += ko_topic_copy(&a->arena, &view, &a->topics[a->n]);
+        a->n += ki_topic_copy(&a->arena, &view, &a->topics[a->n]);
     }
     if (a->n == 0) {
         adoption_free(a);

@@ -30,7 +30,7 @@ static bool add_topic(struct ko_cc *cc, struct ko_batch *b, const struct ko_ct *
     struct ki_topic t = ko_ct_view(ct);
     t.parts = kp_ctl_parts(cc->ctl, &ct->id, &t.n_parts);
     t.fresh = kp_ctl_topic_fresh(cc->ctl, &ct->id);
-    return ko_topic_copy(&b->arena, &t, &b->topics[shard][b->n_topics[shard]++]);
+    return ki_topic_copy(&b->arena, &t, &b->topics[shard][b->n_topics[shard]++]);
 }
 
 /* Deep copies of the topics of every dirty shard. */
@@ -79,7 +79,7 @@ static bool add_root(struct ko_cc *cc, struct ko_batch *b)
     memcpy(p->group_homes, kp_ctl_homes(cc->ctl, KP_GROUP_SLOTS), sizeof(p->group_homes));
     memcpy(p->txn_homes, kp_ctl_homes(cc->ctl, KP_TXN_SLOTS), sizeof(p->txn_homes));
     p->n_configs = cc->spec.n_configs;
-    return ko_configs_copy(&b->arena, cc->spec.configs, cc->spec.n_configs, &p->configs);
+    return ki_configs_copy(&b->arena, cc->spec.configs, cc->spec.n_configs, &p->configs);
 }
 
 void ko_publish_soon(struct ko_cc *cc, int64_t now_ms)

@@ -1,4 +1,4 @@
-/* ko_topics.c - sets of topics by id and name, and copies of them. */
+/* ko_topics.c - sets of topics by id and name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,41 +132,4 @@ const char *ko_cts_collision(const struct ko_ct_set *s, const char *name)
         }
     }
     return NULL;
-}
-
-bool ko_configs_copy(struct kc_arena *a, const struct ki_config *from, int32_t n,
-                     const struct ki_config **ret)
-{
-    *ret = NULL;
-    if (n == 0) {
-        return true;
-    }
-    struct ki_config *to = kc_arena_zalloc(a, (size_t)n, sizeof(*to));
-    for (int32_t i = 0; i < n && to; i++) {
-        to[i].name = kc_arena_strndup(a, from[i].name, strlen(from[i].name));
-        to[i].value = kc_arena_strndup(a, from[i].value, strlen(from[i].value));
-        if (!to[i].name || !to[i].value) {
-            return false;
-        }
-    }
-    *ret = to;
-    return to != NULL;
-}
-
-bool ko_topic_copy(struct kc_arena *a, const struct ki_topic *from, struct ki_topic *to)
-{
-    *to = *from;
-    to->name = kc_arena_strndup(a, from->name, strlen(from->name));
-    if (!to->name || !ko_configs_copy(a, from->configs, from->n_configs, &to->configs)) {
-        return false;
-    }
-    if (from->parts && from->n_parts > 0) {
-        struct kp_part *parts = kc_arena_zalloc(a, (size_t)from->n_parts, sizeof(*parts));
-        if (!parts) {
-            return false;
-        }
-        memcpy(parts, from->parts, (size_t)from->n_parts * sizeof(*parts));
-        to->parts = parts;
-    }
-    return true;
 }

@@ -69,7 +69,8 @@ struct ko_local_object *ko_local_insert(struct ko_local *s, enum ko_kind k, json
                                         json_t *applied);
 /* A new object of a document whose name and namespace are checked. Takes doc and applied. */
 void ko_local_create(const struct ko_local_call *c, enum ko_kind k, json_t *doc, json_t *applied);
-/* What a writer of the document may not change is put back. */
+/* What a writer of the document may not change is taken out of it, or put back. */
+void ko_local_drop_system_fields(json_t *doc);
 void ko_local_keep_system_fields(const struct ko_local_object *o, json_t *doc, bool keep_status);
 /* Writes what a call made of an object, unless it is the same (no-op writes change no version), and
  * finishes a deletion whose last finalizer went. Takes doc. */

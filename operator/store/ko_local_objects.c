@@ -160,23 +160,31 @@ static bool same_but_meta_and_status(const json_t *a, const json_t *b)
     return n == m;
 }
 
+/* What of the metadata only the store writes once an object is there; and managedFields, which is kept
+ * beside the document. */
+static const char *const system_fields[] = {
+    "name",           "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp",
+    "resourceVersion"};
+
+void ko_local_drop_system_fields(json_t *doc)
+{
+    json_t *meta = json_object_get(doc, "metadata");
+    for (size_t i = 0; i < KC_ARRAY_LEN(system_fields); i++) {
+        json_object_del(meta, system_fields[i]);
+    }
+    json_object_del(meta, "managedFields");
+}
+
 void ko_local_keep_system_fields(const struct ko_local_object *o, json_t *doc, bool keep_status)
 {
-    static const char *const fixed[] = {"name",
-                                        "namespace",
-                                        "uid",
-                                        "creationTimestamp",
-                                        "generation",
-                                        "deletionTimestamp",
-                                        "resourceVersion"};
     const json_t *old = json_object_get(o->doc, "metadata");
     json_t *meta = json_object_get(doc, "metadata");
-    for (size_t i = 0; i < KC_ARRAY_LEN(fixed); i++) {
-        json_t *v = json_object_get(old, fixed[i]);
+    for (size_t i = 0; i < KC_ARRAY_LEN(system_fields); i++) {
+        json_t *v = json_object_get(old, system_fields[i]);
         if (v) {
-            json_object_set(meta, fixed[i], v);
+            json_object_set(meta, system_fields[i], v);
         } else {
-            json_object_del(meta, fixed[i]);
+            json_object_del(meta, system_fields[i]);
         }
     }
     json_object_del(meta, "managedFields");

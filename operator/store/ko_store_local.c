@@ -177,18 +177,8 @@ static void op_update(struct ko_store *st, enum ko_kind k, json_t *given, ko_don
 /* What of a document an apply speaks about. */
 static json_t *applied_fields(enum ko_kind k, const json_t *given)
 {
-    static const char *const system[] = {"name",
-                                         "namespace",
-                                         "uid",
-                                         "creationTimestamp",
-                                         "generation",
-                                         "deletionTimestamp",
-                                         "resourceVersion",
-                                         "managedFields"};
-    json_t *fields = json_deep_copy(given), *meta = json_object_get(fields, "metadata");
-    for (size_t i = 0; i < KC_ARRAY_LEN(system); i++) {
-        json_object_del(meta, system[i]);
-    }
+    json_t *fields = json_deep_copy(given);
+    ko_local_drop_system_fields(fields);
     json_object_del(fields, "apiVersion");
     json_object_del(fields, "kind");
     if (ko_kind_info(k)->has_status) {

@@ -88,6 +88,23 @@ void kl_exec_forget(struct kl_cluster *k);
 /* Config changes reach open logs; old may be NULL. */
 void kl_exec_image(struct kl_cluster *k, const struct ki_image *old, const struct ki_image *im);
 
+/* kl_job.c: work on the volume. Part of a struct with what the work is about. */
+struct kl_job {
+    int (*run)(struct kl_job *j); /* on the volume's pool; may fill err */
+    void (*done)(struct kl_job *j); /* on the control loop, also when k is closed; frees it */
+    struct kl_cluster *k; /* the control loop's */
+    struct ks_engine *engine;
+    int rc; /* of run */
+    struct kc_err err;
+    struct rt_loop *loop;
+    struct rt_work work;
+    struct rt_msg msg;
+};
+/* run and done are set; takes j. */
+void kl_job_post(struct kl_job *j, struct kl_cluster *k);
+/* What made it fail, in words. */
+const char *kl_job_why(const struct kl_job *j);
+
 /* kl_register.c: incarnations. */
 void kl_reg_step(struct kl_cluster *k, int64_t now_ms);
 void kl_reg_lost(struct kl_cluster *k, const char *why); /* fenced or condemned */

@@ -11,21 +11,14 @@
 #include "base/kc_str.h"
 
 struct reg_job {
-    struct rt_work work;
-    struct rt_msg msg;
-    struct kl_cluster *k;
-    struct ks_engine *engine;
-    struct rt_loop *loop;
+    struct kl_job job;
     struct kc_uuid incarnation;
-    int rc;
-    struct kc_err err;
 };
 
-static void run_register(struct rt_work *w)
+static int run_register(struct kl_job *job)
 {
-    struct reg_job *j = KC_CONTAINER_OF(w, struct reg_job, work);
-    j->rc = ks_register(j->engine, &j->incarnation, &j->err);
-    rt_post(j->loop, &j->msg);
+    struct reg_job *j = KC_CONTAINER_OF(job, struct reg_job, job);
+    return ks_register(job->engine, &j->incarnation, &job->err);
 }
 
 static void back_off(struct kl_reg *r, int64_t now_ms)
@@ -48,15 +41,15 @@ static void registered(struct kl_cluster *k, const struct kc_uuid *inc, int64_t 
     kl_hb_redial(k->hb);
 }
 
-static void on_registered(struct rt_msg *msg)
+static void on_registered(struct kl_job *job)
 {
-    struct reg_job *j = KC_CONTAINER_OF(msg, struct reg_job, msg);
-    struct kl_cluster *k = j->k;
+    struct reg_job *j = KC_CONTAINER_OF(job, struct reg_job, job);
+    struct kl_cluster *k = job->k;
     int64_t now = kc_mono_ms();
-    if (j->rc) {
+    if (job->rc) {
         struct kc_log_buf lb;
         kc_log(KC_ERROR, "cluster", "event=register_failed error=%s",
-               kc_log_str(kc_str_of(j->err.msg[0] ? j->err.msg : kc_strerror(j->rc)), &lb));
+               kc_log_str(kc_str_of(kl_job_why(job)), &lb));
         back_off(&k->reg, now);
         k->reg.state = KL_REG_WAITING;
     } else if (!k->closed) {
@@ -69,14 +62,10 @@ static void on_registered(struct rt_msg *msg)
 static void begin(struct kl_cluster *k)
 {
     struct reg_job *j = kc_zalloc(sizeof(*j));
-    *j = (struct reg_job){.work.fn = run_register,
-                          .msg.fn = on_registered,
-                          .k = k,
-                          .engine = k->o.engine,
-                          .loop = k->loop,
+    *j = (struct reg_job){.job = {.run = run_register, .done = on_registered},
                           .incarnation = kc_uuid_random()};
     k->reg.state = KL_REG_WORKING;
-    rt_pool_post(k->volume, &j->work);
+    kl_job_post(&j->job, k);
 }
 
 void kl_reg_lost(struct kl_cluster *k, const char *why)

@@ -43,25 +43,18 @@ struct kl_topics {
 /* ---- jobs ---- */
 
 struct topic_job {
-    struct rt_work work;
-    struct rt_msg msg;
-    struct kl_cluster *k;
-    struct ks_engine *engine;
-    struct rt_loop *loop;
+    struct kl_job job;
     struct kc_uuid id;
     bool remove;
     uint64_t hash;
     struct ks_topic_meta meta; /* configs_json: owned by the job */
-    int rc;
-    struct kc_err err;
 };
 
-static void run_topic(struct rt_work *w)
+static int run_topic(struct kl_job *job)
 {
-    struct topic_job *j = KC_CONTAINER_OF(w, struct topic_job, work);
-    j->rc = j->remove ? ks_topic_remove(j->engine, &j->id, &j->err)
-                      : ks_topic_write(j->engine, &j->meta, &j->err);
-    rt_post(j->loop, &j->msg);
+    struct topic_job *j = KC_CONTAINER_OF(job, struct topic_job, job);
+    return j->remove ? ks_topic_remove(job->engine, &j->id, &job->err)
+                     : ks_topic_write(job->engine, &j->meta, &job->err);
 }
 
 static void log_job(const struct topic_job *j)
@@ -69,26 +62,26 @@ static void log_job(const struct topic_job *j)
     char id[KC_UUID_B64_LEN + 1];
     kc_uuid_to_b64(&j->id, id);
     struct kc_log_buf lb;
-    if (j->rc) {
+    if (j->job.rc) {
         kc_log(KC_WARN, "cluster", "event=%s topic_id=%s error=%s",
                j->remove ? "topic_remove_failed" : "topic_write_failed", id,
-               kc_log_str(kc_str_of(j->err.msg[0] ? j->err.msg : kc_strerror(j->rc)), &lb));
+               kc_log_str(kc_str_of(kl_job_why(&j->job)), &lb));
     } else if (j->remove) {
         kc_log(KC_INFO, "cluster", "event=topic_removed topic_id=%s", id);
     }
 }
 
-static void on_topic(struct rt_msg *msg)
+static void on_topic(struct kl_job *job)
 {
-    struct topic_job *j = KC_CONTAINER_OF(msg, struct topic_job, msg);
-    struct kl_cluster *k = j->k;
+    struct topic_job *j = KC_CONTAINER_OF(job, struct topic_job, job);
+    struct kl_cluster *k = job->k;
     free(j->meta.configs_json);
     log_job(j);
     struct entry *e = k->closed ? NULL : kc_map_get(&k->topics->entries, &j->id, sizeof(j->id));
     if (e) {
         k->topics->n_jobs--;
         e->busy = false;
-        if (j->rc) {
+        if (job->rc) {
             e->retry_ms = kc_mono_ms() + RETRY_MS;
         } else if (j->remove) {
             e->removed = true;
@@ -115,13 +108,8 @@ static char *configs_json(const struct ki_topic *t)
 
 static void post(struct kl_topics *ts, struct entry *e, const struct ki_topic *t)
 {
-    struct kl_cluster *k = ts->k;
     struct topic_job *j = kc_zalloc(sizeof(*j));
-    *j = (struct topic_job){.work.fn = run_topic,
-                            .msg.fn = on_topic,
-                            .k = k,
-                            .engine = k->o.engine,
-                            .loop = k->loop,
+    *j = (struct topic_job){.job = {.run = run_topic, .done = on_topic},
                             .id = e->id,
                             .remove = e->tombstone,
                             .hash = e->want};
@@ -139,7 +127,7 @@ static void post(struct kl_topics *ts, struct entry *e, const struct ki_topic *t
     }
     e->busy = true;
     ts->n_jobs++;
-    rt_pool_post(k->volume, &j->work);
+    kl_job_post(&j->job, ts->k);
 }
 
 /* ---- the image ---- */
@@ -286,22 +274,15 @@ int32_t kl_topics_removed(const struct kl_topics *ts, struct kc_uuid *ret, int32
 /* ---- inventory ---- */
 
 struct inventory_job {
-    struct rt_work work;
-    struct rt_msg msg;
-    struct kl_cluster *k;
-    struct ks_engine *engine;
-    struct rt_loop *loop;
+    struct kl_job job;
     uint64_t stream;
     struct ks_inventory *inv;
-    int rc;
-    struct kc_err err;
 };
 
-static void run_inventory(struct rt_work *w)
+static int run_inventory(struct kl_job *job)
 {
-    struct inventory_job *j = KC_CONTAINER_OF(w, struct inventory_job, work);
-    j->rc = ks_inventory_read(j->engine, &j->inv, &j->err);
-    rt_post(j->loop, &j->msg);
+    struct inventory_job *j = KC_CONTAINER_OF(job, struct inventory_job, job);
+    return ks_inventory_read(job->engine, &j->inv, &job->err);
 }
 
 static bool fill_configs(struct kc_arena *a, const char *json, Kaas__Heartbeat__InventoryTopic *t)
@@ -375,19 +356,19 @@ static void send_inventory(struct kl_cluster *k, uint64_t stream, const struct k
     kc_arena_fini(&a);
 }
 
-static void on_inventory(struct rt_msg *msg)
+static void on_inventory(struct kl_job *job)
 {
-    struct inventory_job *j = KC_CONTAINER_OF(msg, struct inventory_job, msg);
-    struct kl_cluster *k = j->k;
-    if (j->rc) {
+    struct inventory_job *j = KC_CONTAINER_OF(job, struct inventory_job, job);
+    struct kl_cluster *k = job->k;
+    if (job->rc) {
         struct kc_log_buf lb;
         kc_log(KC_ERROR, "cluster", "event=inventory_failed error=%s",
-               kc_log_str(kc_str_of(j->err.msg[0] ? j->err.msg : kc_strerror(j->rc)), &lb));
+               kc_log_str(kc_str_of(kl_job_why(job)), &lb));
     } else if (!k->closed) {
         k->inventory_revision = j->inv->revision;
         send_inventory(k, j->stream, j->inv);
     }
-    if (j->rc == 0) {
+    if (job->rc == 0) {
         ks_inventory_free(j->inv);
     }
     kc_free(j);
@@ -396,13 +377,9 @@ static void on_inventory(struct rt_msg *msg)
 void kl_topics_inventory(struct kl_topics *ts, uint64_t stream)
 {
     struct inventory_job *j = kc_zalloc(sizeof(*j));
-    *j = (struct inventory_job){.work.fn = run_inventory,
-                                .msg.fn = on_inventory,
-                                .k = ts->k,
-                                .engine = ts->k->o.engine,
-                                .loop = ts->k->loop,
+    *j = (struct inventory_job){.job = {.run = run_inventory, .done = on_inventory},
                                 .stream = stream};
-    rt_pool_post(ts->k->volume, &j->work);
+    kl_job_post(&j->job, ts->k);
 }
 
 /* ---- life ---- */

@@ -11,6 +11,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 enum { NICE = 10, RETRY_MS = 60000 };
 /* Kafka gives 128 MiB and no bound on bytes a second. */
@@ -21,12 +22,8 @@ static const struct ks_cleaner_config DEFAULTS = {.enabled = true,
 
 void ks_cleaner_init(struct ks_engine *e)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&e->cleaner.lock, NULL);
-    pthread_cond_init(&e->cleaner.more, &attr);
-    pthread_condattr_destroy(&attr);
+    rt_cond_init(&e->cleaner.more);
     e->cleaner.cfg = DEFAULTS;
     e->cleaner.next_round_ms = kc_mono_ms() + DEFAULTS.backoff_ms;
 }

@@ -2,10 +2,9 @@
  * once, and answered with one message a loop. */
 #include "storage/ks_int.h"
 
-#include <signal.h>
-
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 /* Threads that deal with tasks of a turn together, the commit thread among them. A helper that the pool
  * has no thread for until all is done finds nothing left: a turn never waits for what is queued there
@@ -72,21 +71,11 @@ void ks_commit_push(struct ks_engine *e, struct ks_entry *entry)
     pthread_mutex_unlock(&e->q_lock);
 }
 
-static struct timespec in_ms(int64_t ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += (ms % 1000) * 1000000L;
-    t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000L;
-    t.tv_nsec %= 1000000000L;
-    return t;
-}
-
 /* Takes what is queued; waits for something, at most wait_ms (-1: for ever). NULL with *stop: the end,
  * which does not come while a seal or a sync behind is under way. */
 static struct ks_entry *drain(struct ks_engine *e, int64_t wait_ms, bool *stop)
 {
-    struct timespec until = in_ms(KC_MAX(wait_ms, (int64_t)0));
+    struct timespec until = rt_in_ms(KC_MAX(wait_ms, (int64_t)0));
     bool last = e->n_sealing == 0 && ks_journal_idle(e), late = wait_ms == 0;
     pthread_mutex_lock(&e->q_lock);
     while (!late && !e->q_head && !ks_journal_made(e) && !(e->q_stop && last)) {
@@ -514,10 +503,7 @@ static void turn(struct ks_engine *e, struct ks_log **logs, struct ks_log **park
 static void *commit_main(void *arg)
 {
     struct ks_engine *e = arg;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    pthread_setname_np(pthread_self(), "ks-commit");
+    rt_thread_enter("ks-commit");
     struct ks_log *logs = NULL, *parked = NULL;
     for (bool stop = false; !stop;) {
         bool made = ks_journal_made(e);
@@ -538,12 +524,8 @@ static void *commit_main(void *arg)
 
 int ks_commit_start(struct ks_engine *e)
 {
-    pthread_condattr_t attr;
     pthread_mutex_init(&e->q_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->q_more, &attr);
-    pthread_condattr_destroy(&attr);
+    rt_cond_init(&e->q_more);
     ks_journal_start(e);
     int rc = -pthread_create(&e->commit_thread, NULL, commit_main, e);
     if (rc) {

@@ -2,10 +2,9 @@
  * for room or for a healthy file, syncs that flush.ms asks for, and retention. Else now and then. */
 #include "storage/ks_int.h"
 
-#include <signal.h>
-
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 static void check_fence(struct ks_engine *e)
 {
@@ -58,15 +57,10 @@ static void flush(struct ks_engine *e)
 /* Sleeps until the next round; true: stop. */
 static bool rest(struct ks_engine *e)
 {
-    struct timespec until;
     pthread_mutex_lock(&e->w_lock);
     /* Without logs there is only the volume itself to look at. */
     int64_t pause = atomic_load(&e->n_logs) == 0 ? KS_IDLE_WATCH_MS : KS_WATCH_MS;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += pause / 1000;
-    until.tv_nsec += pause % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    struct timespec until = rt_in_ms(pause);
     if (!e->w_stop && !e->w_again) {
         pthread_cond_timedwait(&e->w_more, &e->w_lock, &until);
     }
@@ -79,10 +73,7 @@ static bool rest(struct ks_engine *e)
 static void *watch_main(void *arg)
 {
     struct ks_engine *e = arg;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    pthread_setname_np(pthread_self(), "ks-watch");
+    rt_thread_enter("ks-watch");
     for (int64_t looked_ms = INT64_MIN / 2;;) {
         check_fence(e);
         ks_framed_expire(e, kc_mono_ms());
@@ -119,12 +110,8 @@ void ks_watch_wake(struct ks_engine *e)
 
 void ks_watch_init(struct ks_engine *e)
 {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&e->w_lock, NULL);
-    pthread_cond_init(&e->w_more, &attr);
-    pthread_condattr_destroy(&attr);
+    rt_cond_init(&e->w_more);
 }
 
 void ks_watch_fini(struct ks_engine *e)

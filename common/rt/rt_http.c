@@ -5,7 +5,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 enum {
     MAX_CONNS = 32,
@@ -162,10 +162,7 @@ static void on_accept(struct rt_http *h)
 static void *thread_main(void *arg)
 {
     struct rt_http *h = arg;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    pthread_setname_np(pthread_self(), "health");
+    rt_thread_enter("health");
     struct pollfd fds[MAX_CONNS + 2];
     for (;;) {
         fds[0] = (struct pollfd){h->stop_event, POLLIN, 0};

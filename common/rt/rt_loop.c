@@ -1,10 +1,10 @@
 #include "rt/rt_loop.h"
 
 #include <sched.h>
-#include <signal.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 enum { TICK_MS = 1000 };
 
@@ -120,10 +120,7 @@ void rt_loop_run(struct rt_loop *l)
 static void *thread_main(void *arg)
 {
     struct rt_loop *l = arg;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    pthread_setname_np(pthread_self(), l->name);
+    rt_thread_enter(l->name);
     rt_loop_run(l);
     return NULL;
 }

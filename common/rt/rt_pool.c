@@ -1,9 +1,9 @@
 #include "rt/rt_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "base/kc_mem.h"
+#include "rt/rt_thread.h"
 
 enum { MAX_THREADS = 64 };
 
@@ -48,10 +48,7 @@ static struct rt_work *take(struct rt_pool *p)
 static void *worker_main(void *arg)
 {
     struct worker *me = arg;
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    pthread_setname_np(pthread_self(), me->pool->name);
+    rt_thread_enter(me->pool->name);
     for (struct rt_work *w; (w = take(me->pool));) {
         w->fn(w);
     }

@@ -2,11 +2,11 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 #include "hb/hb_frame.h"
+#include "rt/rt_thread.h"
 
 struct fop_stream {
     struct fop *f;
@@ -328,10 +328,7 @@ void fop_start(struct fop *f, uint16_t port)
 {
     memset(f, 0, sizeof(*f));
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &attr);
+    rt_cond_init(&f->changed);
     f->heard.drained_led = -1;
     KC_ASSERT(rt_loop_init(&f->loop, "operator") == 0);
     listen_now(f, port);
@@ -391,14 +388,7 @@ void fop_set(struct fop *f, const struct fop_say *say)
 bool fop_wait(struct fop *f, bool (*cond)(const struct fop_heard *h, void *ctx), void *ctx,
               int64_t timeout_ms)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += timeout_ms / 1000;
-    at.tv_nsec += (timeout_ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
+    struct timespec at = rt_in_ms(timeout_ms);
     pthread_mutex_lock(&f->lock);
     int rc = 0;
     bool yes;

@@ -10,6 +10,8 @@
 
 #define COUNTER "counter"
 #define GAUGE "gauge"
+/* A line of a table. */
+#define M(kind, name, help, value) kc_out_value(o, #kind, name, help, (int64_t)(value));
 
 static void write_table(struct kb_broker *b, struct kc_out *o)
 {
@@ -22,11 +24,7 @@ static void write_table(struct kb_broker *b, struct kc_out *o)
     if (engine) {
         ks_metrics_read(engine, k);
     }
-#define M(kind, name, help, value)                                                                 \
-    kc_out_metric(o, #kind, name, help);                                                           \
-    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "app/metrics.def"
-#undef M
 }
 
 static void write_apis(struct kb_broker *b, struct kc_out *o)
@@ -100,11 +98,7 @@ static void write_groups(struct kb_broker *b, struct kc_out *o)
         kc_out_printf(o, "kaas_groups{state=\"%s\"} %" PRId64 "\n", kg_state_name(state),
                       g->groups[state]);
     }
-#define M(kind, name, help, value)                                                                 \
-    kc_out_metric(o, #kind, name, help);                                                           \
-    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "groups/kg_metrics.def"
-#undef M
 }
 
 static void write_control_plane(struct kb_broker *b, struct kc_out *o)
@@ -115,11 +109,7 @@ static void write_control_plane(struct kb_broker *b, struct kc_out *o)
     }
     struct kl_metrics sample, *c = &sample;
     kl_metrics_read(control_plane, c);
-#define M(kind, name, help, value)                                                                 \
-    kc_out_metric(o, #kind, name, help);                                                           \
-    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
 #include "cluster/kl_metrics.def"
-#undef M
 }
 
 void kb_write_metrics(struct kb_broker *b, struct kc_out *out)

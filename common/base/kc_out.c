@@ -1,5 +1,6 @@
 #include "base/kc_out.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -19,4 +20,11 @@ void kc_out_printf(struct kc_out *o, const char *fmt, ...)
 void kc_out_metric(struct kc_out *o, const char *kind, const char *name, const char *help)
 {
     kc_out_printf(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+void kc_out_value(struct kc_out *o, const char *kind, const char *name, const char *help,
+                  int64_t value)
+{
+    kc_out_metric(o, kind, name, help);
+    kc_out_printf(o, "%s %" PRId64 "\n", name, value);
 }

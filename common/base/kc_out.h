@@ -13,5 +13,8 @@ struct kc_out {
 void kc_out_printf(struct kc_out *o, const char *fmt, ...) KC_PRINTF(2, 3);
 /* The head of a metric: # HELP and # TYPE (kind: "counter", "gauge"). */
 void kc_out_metric(struct kc_out *o, const char *kind, const char *name, const char *help);
+/* The head of a metric without labels, and its value. */
+void kc_out_value(struct kc_out *o, const char *kind, const char *name, const char *help,
+                  int64_t value);
 
 #endif

@@ -7,9 +7,7 @@
 
 static void process(const struct ko_metrics *m, struct kc_out *o)
 {
-#define M(kind, name, help, value)                                                                 \
-    kc_out_metric(o, #kind, name, help);                                                           \
-    kc_out_printf(o, name " %" PRId64 "\n", (int64_t)(value));
+#define M(kind, name, help, value) kc_out_value(o, #kind, name, help, (int64_t)(value));
 #include "app/ko_metrics.def"
 #undef M
 }

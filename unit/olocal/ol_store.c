@@ -70,22 +70,30 @@ int ol_list(struct ol *t, enum ko_kind k, const char *selector)
     return wait_result(t);
 }
 
-int ol_create(struct ol *t, enum ko_kind k, const char *json)
+typedef void (*doc_op)(struct ko_store *s, enum ko_kind k, json_t *doc, ko_done done, void *ctx);
+
+static int call_with(struct ol *t, doc_op op, enum ko_kind k, const char *json)
 {
     json_t *doc = ol_json(json);
     t->code = -1;
-    t->store->ops->create(t->store, k, doc, on_done, t);
+    op(t->store, k, doc, on_done, t);
     json_decref(doc);
     return wait_result(t);
 }
 
+int ol_create(struct ol *t, enum ko_kind k, const char *json)
+{
+    return call_with(t, t->store->ops->create, k, json);
+}
+
 int ol_update(struct ol *t, enum ko_kind k, const char *json)
 {
-    json_t *doc = ol_json(json);
-    t->code = -1;
-    t->store->ops->update(t->store, k, doc, on_done, t);
-    json_decref(doc);
-    return wait_result(t);
+    return call_with(t, t->store->ops->update, k, json);
+}
+
+int ol_apply_status(struct ol *t, enum ko_kind k, const char *json)
+{
+    return call_with(t, t->store->ops->apply_status, k, json);
 }
 
 int ol_apply(struct ol *t, enum ko_kind k, const char *manager, const char *json)
@@ -93,15 +101,6 @@ int ol_apply(struct ol *t, enum ko_kind k, const char *manager, const char *json
     json_t *doc = ol_json(json);
     t->code = -1;
     t->store->ops->apply(t->store, k, doc, manager, on_done, t);
-    json_decref(doc);
-    return wait_result(t);
-}
-
-int ol_apply_status(struct ol *t, enum ko_kind k, const char *json)
-{
-    json_t *doc = ol_json(json);
-    t->code = -1;
-    t->store->ops->apply_status(t->store, k, doc, on_done, t);
     json_decref(doc);
     return wait_result(t);
 }

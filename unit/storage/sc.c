@@ -106,38 +106,16 @@ void sc_fs(struct sc *s, int port, struct ks_fs *ret)
     st_fault_over(ret, &base, own);
 }
 
-static void on_fenced(void *ctx, const char *why)
-{
-    struct st_broker *b = ctx;
-    (void)why;
-    b->n_fenced++;
-    b->fenced = true;
-}
-
 bool sc_up_as(struct sc *s, int i, int32_t number)
 {
     struct st_broker *b = &s->b[i];
-    struct ks_opts opts = {.broker_id = number,
-                           .checkpoint_bytes = s->checkpoint_bytes,
-                           .loop = &b->loop,
-                           .on_fenced = on_fenced,
-                           .ctx = b};
-    char cluster[KC_UUID_B64_LEN + 1] = "";
+    struct ks_opts opts = {.broker_id = number, .checkpoint_bytes = s->checkpoint_bytes};
     struct kc_err err = {0};
     struct ks_fs fs;
-    memset(b, 0, sizeof(*b));
-    b->id = number;
-    KT_REQUIRE(rt_loop_init(&b->loop, "test") == 0);
-    b->loop.thread = pthread_self();
     sc_fs(s, number, &fs);
-    int rc = ks_engine_open_on(&fs, &opts, cluster, &b->e, &err);
-    b->inc = kc_uuid_random();
+    int rc = st_broker_open(b, &fs, opts, &err);
     s->up[i] = rc == 0;
     rc = rc ? rc : ks_register(b->e, &b->inc, &err);
-    if (!s->up[i]) {
-        rt_loop_stop(&b->loop);
-        rt_loop_run(&b->loop);
-    }
     if (rc && !s->faults) {
         sc_bad(s, "broker %d does not start: %s", number, err.msg);
     }

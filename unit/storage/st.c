@@ -53,26 +53,36 @@ static void on_fenced(void *ctx, const char *why)
     b->fenced = true;
 }
 
+int st_broker_open(struct st_broker *b, const struct ks_fs *fs, struct ks_opts opts,
+                   struct kc_err *err)
+{
+    char cluster[KC_UUID_B64_LEN + 1] = "";
+    memset(b, 0, sizeof(*b));
+    b->id = opts.broker_id;
+    KT_REQUIRE(rt_loop_init(&b->loop, "test") == 0);
+    b->loop.thread = pthread_self();
+    opts.loop = &b->loop;
+    opts.on_fenced = on_fenced;
+    opts.ctx = b;
+    int rc = ks_engine_open_on(fs, &opts, cluster, &b->e, err);
+    b->inc = kc_uuid_random();
+    if (rc) {
+        rt_loop_stop(&b->loop);
+        rt_loop_run(&b->loop);
+    }
+    return rc;
+}
+
 void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_t id,
                              int64_t reserve_bytes)
 {
-    struct ks_opts opts = {.broker_id = id,
-                           .reserve_bytes = reserve_bytes,
-                           .loop = &b->loop,
-                           .on_fenced = on_fenced,
-                           .ctx = b};
-    char cluster[KC_UUID_B64_LEN + 1] = "";
     struct kc_err err = {0};
-    memset(b, 0, sizeof(*b));
-    b->id = id;
-    KT_REQUIRE(rt_loop_init(&b->loop, "test") == 0);
-    b->loop.thread = pthread_self();
-    int rc = ks_engine_open_on(fs, &opts, cluster, &b->e, &err);
+    struct ks_opts opts = {.broker_id = id, .reserve_bytes = reserve_bytes};
+    int rc = st_broker_open(b, fs, opts, &err);
     if (rc) {
         fprintf(stderr, "engine: %s\n", err.msg);
     }
     KT_REQUIRE(rc == 0);
-    b->inc = kc_uuid_random();
     KT_REQUIRE(ks_register(b->e, &b->inc, &err) == 0);
     atomic_store(&b->e->inc->claimed, true); /* else the first claim has the volume tidied */
 }

@@ -38,6 +38,10 @@ void st_broker_start_on(struct st_broker *b, const struct ks_fs *fs, int32_t id)
 /* With a reserve (ks_opts.reserve_bytes). */
 void st_broker_start_reserve(struct st_broker *b, const struct ks_fs *fs, int32_t id,
                              int64_t reserve_bytes);
+/* With options of the test's; b->inc is made, and not registered. Returns the error of an engine that
+ * does not open: there is nothing to stop then. */
+int st_broker_open(struct st_broker *b, const struct ks_fs *fs, struct ks_opts opts,
+                   struct kc_err *err);
 struct st_hooks;
 /* Through hooks of the test's (see below). */
 void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t id,

@@ -176,6 +176,22 @@ static void resumes_at_the_last_version_bookmarks_included(void)
     end(&g);
 }
 
+/* d came by the stream, which has worked then. */
+static void begin_with_d(struct rig *g)
+{
+    begin(g);
+    fake_event(g->stream, "ADDED", fake_object("d", "ud1", "9"));
+    KT_TRUE(fake_api_until(&g->api, &g->told, 1));
+}
+
+/* The server has forgotten the version that the stream goes on from. */
+static void expire(struct rig *g)
+{
+    fake_event(g->stream, "ERROR",
+               json_pack("{s:s,s:s,s:i,s:s}", "kind", "Status", "apiVersion", "v1", "code", 410,
+                         "reason", "Expired"));
+}
+
 /* a changed, b vanished, c came, d was made again under its name: the relist tells exactly that. */
 static void change_the_world(struct rig *g)
 {
@@ -198,13 +214,9 @@ static void expect_the_difference(struct rig *g)
 static void R6_an_expired_event_relists_and_tells_the_difference(void)
 {
     struct rig g;
-    begin(&g);
-    fake_event(g.stream, "ADDED", fake_object("d", "ud1", "9"));
-    KT_TRUE(fake_api_until(&g.api, &g.told, 1));
+    begin_with_d(&g);
     change_the_world(&g);
-    fake_event(g.stream, "ERROR",
-               json_pack("{s:s,s:s,s:i,s:s}", "kind", "Status", "apiVersion", "v1", "code", 410,
-                         "reason", "Expired"));
+    expire(&g);
     expect_the_difference(&g);
     end(&g);
 }
@@ -213,9 +225,7 @@ static void R6_an_expired_event_relists_and_tells_the_difference(void)
 static void an_expired_event_after_failures_tells_the_difference(void)
 {
     struct rig g;
-    begin(&g);
-    fake_event(g.stream, "ADDED", fake_object("d", "ud1", "9"));
-    KT_TRUE(fake_api_until(&g.api, &g.told, 1));
+    begin_with_d(&g);
     fake_drop(g.stream);
     KT_TRUE(fake_api_until(&g.api, &g.streams, 2));
     g.stream_code = 500;
@@ -223,9 +233,7 @@ static void an_expired_event_after_failures_tells_the_difference(void)
     fake_drop(g.stream);
     KT_TRUE(fake_api_until(&g.api, &g.streams, 3));
     change_the_world(&g);
-    fake_event(g.stream, "ERROR",
-               json_pack("{s:s,s:s,s:i,s:s}", "kind", "Status", "apiVersion", "v1", "code", 410,
-                         "reason", "Expired"));
+    expire(&g);
     KT_TRUE(fake_api_until(&g.api, &g.told, 6));
     KT_STR(g.told_log, "+d@9 ~a@31 +c@32 -d@9 +d@33 -b@2 ");
     KT_EQ(g.lists, 2);
@@ -236,9 +244,7 @@ static void an_expired_event_after_failures_tells_the_difference(void)
 static void an_expired_answer_relists_and_tells_the_difference(void)
 {
     struct rig g;
-    begin(&g);
-    fake_event(g.stream, "ADDED", fake_object("d", "ud1", "9"));
-    KT_TRUE(fake_api_until(&g.api, &g.told, 1));
+    begin_with_d(&g);
     change_the_world(&g);
     g.stream_code = 410;
     g.refusals = 1;

@@ -35,6 +35,15 @@ count() {
   PASSED=$((PASSED + ${p:-0}))
   FAILED=$((FAILED + ${f:-1}))
 }
+# local_suite NAME [SCENARIO...]: runs e2e/local/NAME.py, whose closing line counts.
+local_suite() {
+  local log
+  say "$1"
+  log=$(mktemp)
+  python3 "$ROOT/e2e/local/$1.py" "${@:2}" 2>&1 | tee "$log" >&2 || true
+  count "$(tail -n 1 "$log")"
+  rm -f "$log"
+}
 # finish: the closing line of a stage.
 finish() {
   echo "$PASSED passed, $FAILED failed"

@@ -7,13 +7,8 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 "$ROOT/.ci/deps.sh" build
 build release kaas-broker kaas-operator >&2
 build asan kaas-broker kaas-operator >&2
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 for part in "moves killed" liveness busy coordinators; do
-  say "$part"
   [ $# -gt 0 ] && names=("$@") || read -ra names <<< "${part#"${part%% *}"}"
-  python3 "$ROOT/e2e/local/${part%% *}.py" "${names[@]}" 2>&1 | tee "$log" >&2 || true
-  line=$(tail -n 1 "$log")
-  [ $# -gt 0 ] && [ "$line" = "0 passed, 0 failed" ] || count "$line"
+  local_suite "${part%% *}" "${names[@]}"
 done
 finish

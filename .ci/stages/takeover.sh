@@ -6,12 +6,7 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 . "$ROOT/.ci/lib.sh"
 "$ROOT/.ci/deps.sh" build clients
 build release kaas-broker kaas-operator kaas-history >&2
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 for part in moves rollouts; do
-  say "$part"
-  python3 "$ROOT/e2e/local/$part.py" "$@" 2>&1 | tee "$log" >&2 || true
-  line=$(tail -n 1 "$log")
-  [ $# -gt 0 ] && [ "$line" = "0 passed, 0 failed" ] || count "$line"
+  local_suite "$part" "$@"
 done
 finish

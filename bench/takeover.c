@@ -163,13 +163,31 @@ static struct kc_slice batch(void)
     return (struct kc_slice){.buf = buf, .ptr = raw, .len = len};
 }
 
-static void on_append(void *ctx, const struct ks_append_result *r)
+/* Takes the slice. */
+static void append(struct ks_log *log, struct kc_slice s, ks_append_done done, void *ctx)
 {
-    struct broker *b = ctx;
+    struct ks_append_args args = {.batches = s,
+                                  .origin = KS_FROM_CLIENT,
+                                  .now_wall_ms = kc_wall_ms(),
+                                  .acks = -1,
+                                  .done = done,
+                                  .ctx = ctx};
+    ks_log_append(log, &args);
+    kc_buf_unref(s.buf);
+}
+
+static void expect_acked(const struct ks_append_result *r)
+{
     if (r->error) {
         fprintf(stderr, "append: error %d\n", r->error);
         exit(1);
     }
+}
+
+static void on_append(void *ctx, const struct ks_append_result *r)
+{
+    struct broker *b = ctx;
+    expect_acked(r);
     b->left--;
 }
 
@@ -178,15 +196,7 @@ static void fill(struct broker *b)
     for (int round = 0; round < BATCHES; round++) {
         b->left = b->n;
         for (int i = 0; i < b->n; i++) {
-            struct kc_slice s = batch();
-            struct ks_append_args args = {.batches = s,
-                                          .origin = KS_FROM_CLIENT,
-                                          .now_wall_ms = kc_wall_ms(),
-                                          .acks = -1,
-                                          .done = on_append,
-                                          .ctx = b};
-            ks_log_append(b->logs[i], &args);
-            kc_buf_unref(s.buf);
+            append(b->logs[i], batch(), on_append, b);
         }
         turn_until_done(b);
     }
@@ -207,10 +217,7 @@ static void on_load(void *ctx, const struct ks_append_result *r)
     struct loader *l = ctx;
     struct broker *b = l->b;
     int64_t now = kc_mono_us();
-    if (r->error) {
-        fprintf(stderr, "append: error %d\n", r->error);
-        exit(1);
-    }
+    expect_acked(r);
     b->pause_us = KC_MAX(b->pause_us, now - b->last_us);
     b->last_us = now;
     b->took_us[b->acks++ % TOOK] = now - l->sent_us;
@@ -225,15 +232,8 @@ static void on_load(void *ctx, const struct ks_append_result *r)
 static void send_one(struct loader *l)
 {
     struct kc_slice s = batch();
-    struct ks_append_args args = {.batches = s,
-                                  .origin = KS_FROM_CLIENT,
-                                  .now_wall_ms = kc_wall_ms(),
-                                  .acks = -1,
-                                  .done = on_load,
-                                  .ctx = l};
     l->sent_us = kc_mono_us();
-    ks_log_append(l->b->logs[l->i], &args);
-    kc_buf_unref(s.buf);
+    append(l->b->logs[l->i], s, on_load, l);
 }
 
 static void load(struct broker *b, int64_t seconds)

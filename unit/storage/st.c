@@ -128,6 +128,18 @@ void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t
     st_broker_start_on(b, &fs, id);
 }
 
+void st_begin(struct st_vol *v, struct st_broker *b, int32_t id, const struct st_hooks *hooks,
+              struct kc_uuid *topic)
+{
+    st_vol_make(v);
+    if (hooks) {
+        st_broker_start_hooked(b, v, id, hooks);
+    } else {
+        st_broker_start(b, v, id);
+    }
+    *topic = kc_uuid_random();
+}
+
 void st_end_pair(struct st_vol *v, struct st_broker *a, struct st_broker *b)
 {
     st_broker_stop(a);
@@ -137,6 +149,14 @@ void st_end_pair(struct st_vol *v, struct st_broker *a, struct st_broker *b)
 void st_end(struct st_vol *v, struct st_broker *b)
 {
     st_broker_stop(b);
+    st_vol_remove(v);
+}
+
+void st_end_checked(struct st_vol *v, struct st_broker *b)
+{
+    struct ks_fsck_result r;
+    st_broker_stop(b);
+    st_vol_check(v, &r);
     st_vol_remove(v);
 }
 

@@ -47,8 +47,12 @@ struct st_hooks;
 void st_broker_start_hooked(struct st_broker *b, const struct st_vol *v, int32_t id,
                             const struct st_hooks *hooks);
 void st_broker_stop(struct st_broker *b); /* logs are closed before */
+/* The usual: a volume, broker `id` on it (through hooks, unless NULL), and a topic. */
+void st_begin(struct st_vol *v, struct st_broker *b, int32_t id, const struct st_hooks *hooks,
+              struct kc_uuid *topic);
 /* Stops what was started on the volume, and removes it. */
 void st_end(struct st_vol *v, struct st_broker *b);
+void st_end_checked(struct st_vol *v, struct st_broker *b); /* fsck finds no error in it */
 void st_end_pair(struct st_vol *v, struct st_broker *a, struct st_broker *b);
 /* Turns the loop until *flag; fails the test after 30 s. */
 void st_until(struct st_broker *b, const volatile bool *flag);

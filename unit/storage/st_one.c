@@ -6,9 +6,7 @@ struct kc_uuid one_topic;
 
 void one_begin(void)
 {
-    st_vol_make(&one_vol);
-    st_broker_start(&one_b, &one_vol, 1);
-    one_topic = kc_uuid_random();
+    st_begin(&one_vol, &one_b, 1, NULL, &one_topic);
 }
 
 void one_end(void)

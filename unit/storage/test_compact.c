@@ -3,7 +3,6 @@
 #include "base/kc_mem.h"
 #include "base/kc_rng.h"
 #include "sk.h"
-#include "storage/ks_fsck.h"
 
 static struct st_vol vol;
 static struct st_broker br;
@@ -11,17 +10,12 @@ static struct kc_uuid topic;
 
 static void begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&br, &vol, 0);
-    topic = kc_uuid_random();
+    st_begin(&vol, &br, 0, NULL, &topic);
 }
 
 static void end(void)
 {
-    st_broker_stop(&br);
-    struct ks_fsck_result r;
-    st_vol_check(&vol, &r);
-    st_vol_remove(&vol);
+    st_end_checked(&vol, &br);
 }
 
 static struct ks_log *open_log(void (*change)(struct ks_log_config *))

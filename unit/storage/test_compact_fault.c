@@ -75,9 +75,7 @@ static void begin(struct st_broker *b)
     memset(&fault, 0, sizeof(fault));
     fault.op = -1;
     fault.rc = -EIO;
-    st_vol_make(&vol);
-    topic = kc_uuid_random();
-    start(b, 0);
+    st_begin(&vol, b, 0, &hooks, &topic);
 }
 
 static uint64_t leftovers(void)
@@ -89,9 +87,7 @@ static uint64_t leftovers(void)
 
 static void end(struct st_broker *b)
 {
-    st_broker_stop(b);
-    leftovers();
-    st_vol_remove(&vol);
+    st_end_checked(&vol, b);
 }
 
 static struct ks_log *open_log(struct st_broker *b)

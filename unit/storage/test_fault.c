@@ -75,17 +75,14 @@ static void lift(void)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before, .after = after};
-    st_vol_make(&vol);
     lift();
-    st_broker_start_hooked(&b1, &vol, 1, &hooks);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &hooks, &topic);
 }
 
 static void end(void)
 {
     lift();
-    st_broker_stop(&b1);
-    st_vol_remove(&vol);
+    st_end(&vol, &b1);
 }
 
 /* Appends until one is acked: a recovery is under way. */

@@ -60,13 +60,11 @@ static void set_trap(enum st_op op, const char *end, int error, void (*fn)(void)
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    st_vol_make(&vol);
     atomic_store(&trap.armed, false);
     atomic_store(&trap.looks, 0);
     atomic_store(&gate.closed, false);
-    st_broker_start(&b1, &vol, 1);
+    st_begin(&vol, &b1, 1, NULL, &topic);
     st_broker_start_hooked(&b2, &vol, 2, &hooks);
-    topic = kc_uuid_random();
 }
 
 static void end(void)

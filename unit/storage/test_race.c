@@ -47,12 +47,10 @@ static void set_trap(enum st_op op, const char *end, void (*fn)(void))
 static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
-    st_vol_make(&vol);
     trap.armed = false;
-    st_broker_start_hooked(&b1, &vol, 1, &hooks);
+    st_begin(&vol, &b1, 1, &hooks, &topic);
     st_broker_start(&b2, &vol, 2);
     KT_REQUIRE(ks_fs_posix(&other, vol.dir, NULL) == 0);
-    topic = kc_uuid_random();
 }
 
 static void end(void)

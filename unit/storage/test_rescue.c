@@ -65,13 +65,11 @@ static void set_trap(enum st_op op, const char *end, int times, bool late, void 
 
 static void begin(bool network)
 {
-    st_vol_make(&vol);
     set_trap(ST_RENAME, "nothing", 0, false, NULL);
     hooks = (struct st_hooks){.before = before, .after = after, .network = network};
-    st_broker_start(&b1, &vol, 1);
+    st_begin(&vol, &b1, 1, NULL, &topic);
     st_broker_start_hooked(&b2, &vol, 2, &hooks);
     KT_REQUIRE(ks_fs_posix(&other, vol.dir, NULL) == 0);
-    topic = kc_uuid_random();
 }
 
 static void end(void)

@@ -29,9 +29,7 @@ static void begin(void)
     static const struct st_hooks hooks = {.before = before};
     atomic_store(&sync_error, 0);
     atomic_store(&sync_once, false);
-    st_vol_make(&vol);
-    st_broker_start_hooked(&b1, &vol, 1, &hooks);
-    topic = kc_uuid_random();
+    st_begin(&vol, &b1, 1, &hooks, &topic);
 }
 
 static void end(void)

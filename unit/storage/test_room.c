@@ -166,10 +166,7 @@ static void fill(int e)
 
 static void end(void)
 {
-    struct ks_fsck_result r;
-    st_broker_stop(&b1);
-    st_vol_check(&vol, &r);
-    st_vol_remove(&vol);
+    st_end_checked(&vol, &b1);
 }
 
 /* The loop's tick turns it once a second at least. */

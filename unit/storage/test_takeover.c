@@ -10,10 +10,8 @@ static struct kc_uuid topic;
 
 static void begin(void)
 {
-    st_vol_make(&vol);
-    st_broker_start(&b1, &vol, 1);
+    st_begin(&vol, &b1, 1, NULL, &topic);
     st_broker_start(&b2, &vol, 2);
-    topic = kc_uuid_random();
 }
 
 static void end(void)

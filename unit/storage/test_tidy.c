@@ -56,10 +56,7 @@ static void begin(void)
 
 static void end(struct st_broker *b)
 {
-    struct ks_fsck_result r;
-    st_broker_stop(b);
-    st_vol_check(&vol, &r);
-    st_vol_remove(&vol);
+    st_end_checked(&vol, b);
 }
 
 static void path_of(const char *path, char out[256])

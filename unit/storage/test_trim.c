@@ -22,10 +22,8 @@ static void begin(void)
 {
     static const struct st_hooks hooks = {.before = before};
     atomic_store(&link_error, 0);
-    st_vol_make(&vol);
-    st_broker_start_hooked(&b1, &vol, 1, &hooks);
+    st_begin(&vol, &b1, 1, &hooks, &topic);
     st_broker_start(&b2, &vol, 2);
-    topic = kc_uuid_random();
 }
 
 static void end(void)

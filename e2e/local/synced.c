@@ -6,10 +6,10 @@
  * then a line "n bytes errno" says how much of it a sync has promised. Byte k of file n is 'a' + n. */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/kc_rng.h"
+#include "base/kc_str.h"
 #include "storage/ks_fs.h"
 
 enum { THREADS_MAX = 16, PIECE_MIN = 100, PIECE_MAX = 4100 };
@@ -48,8 +48,9 @@ int main(int argc, char **argv)
     static struct ks_fs fs;
     static struct writer w[THREADS_MAX];
     struct kc_err err = {0};
-    int n = argc == 3 ? atoi(argv[2]) : 0;
-    if (n < 1 || n > THREADS_MAX || ks_fs_posix(&fs, argv[1], &err)) {
+    int64_t n = 0;
+    if (argc != 3 || kc_parse_i64(kc_str_of(argv[2]), &n) || n < 1 || n > THREADS_MAX ||
+        ks_fs_posix(&fs, argv[1], &err)) {
         fprintf(stderr, "usage: synced DIR THREADS %s\n", err.msg);
         return 2;
     }

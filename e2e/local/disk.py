@@ -377,7 +377,11 @@ def what_a_sync_promised_outlives_its_file_system(_):
         os.mkdir(f"{tmp}/mnt")
         for kind, fail, n in (("ext4", "error", rounds), ("ext4", "shutdown", rounds // 5), ("xfs", "shutdown", rounds // 5)):
             for _ in range(n):
-                gone = promised_and_gone(tmp, kind, fail)
+                try:
+                    gone = promised_and_gone(tmp, kind, fail)
+                except BaseException:
+                    subprocess.run(["umount", "--lazy", f"{tmp}/mnt"], check=False, capture_output=True)
+                    raise
                 if gone is None:
                     return f"{done} rounds; the next not run: a loop device of {kind} needs root, and a kernel that knows it"
                 check(not gone, gone)

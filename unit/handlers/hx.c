@@ -60,11 +60,21 @@ void hx_up(struct hx *h, int32_t self, int32_t n_loops)
     kn_server_start(app->net, loops, kd_n_loops(app->data));
 }
 
-void hx_up_admin(struct hx *h, int32_t n_loops, struct kb_admin_port port)
+static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admin_change *change,
+                      int64_t deadline_ms)
+{
+    struct hx *h = ctx;
+    (void)deadline_ms;
+    h->submitted++;
+    h->answer(t, change);
+}
+
+void hx_up_admin(struct hx *h, int32_t n_loops, hx_answer answer)
 {
     hx_up(h, 1, n_loops);
     hx_row(h, 1);
-    h->app.admin = port;
+    h->answer = answer;
+    h->app.admin = (struct kb_admin_port){on_submit, h};
 }
 
 static void engine_fenced(void *ctx, const char *why)
@@ -334,6 +344,12 @@ const void *hx_call(struct hx_client *c, int16_t key, int16_t version, const voi
     return hx_receive(c, key, version);
 }
 
+void hx_end(struct hx *h, struct hx_client *c)
+{
+    hx_hang_up(c);
+    hx_down(h);
+}
+
 struct on_loop {
     void (*fn)(void *);
     void *arg;
@@ -370,6 +386,5 @@ void hx_up_one(struct hx *h, struct hx_client *c, int32_t n_loops)
 void hx_down_one(struct hx *h, struct hx_client *c)
 {
     hx_close_part(h, &h->topics[0], 0, -1);
-    hx_hang_up(c);
-    hx_down(h);
+    hx_end(h, c);
 }

@@ -23,6 +23,9 @@ struct hx_topic {
     struct kp_part parts[HX_PARTS_MAX];
 };
 
+/* Settles a change as the test's operator would, now or later; on the loop that submits it. */
+typedef void (*hx_answer)(struct kb_admin_ticket *t, const struct kb_admin_change *change);
+
 struct hx {
     struct kb_app app;
     int32_t n_rows;
@@ -35,13 +38,15 @@ struct hx {
     int32_t n_leads;
     struct kp_lead leads[4]; /* heard of since, sorted */
     char dir[KT_DIR_MAX]; /* the volume, with an engine */
+    hx_answer answer;
+    int submitted; /* changes that were given to it */
 };
 
 /* Broker `self` with listeners "internal" and "external"; rows is empty. */
 void hx_up(struct hx *h, int32_t self, int32_t n_loops);
 void hx_down(struct hx *h);
 /* Broker 1 with its row, and an operator that the test plays. */
-void hx_up_admin(struct hx *h, int32_t n_loops, struct kb_admin_port port);
+void hx_up_admin(struct hx *h, int32_t n_loops, hx_answer answer);
 /* With a volume and an engine, for tests that open logs. */
 void hx_up_engine(struct hx *h, int32_t self, int32_t n_loops);
 
@@ -68,6 +73,7 @@ struct hx_client {
 };
 void hx_dial(struct hx *h, struct hx_client *c, int32_t listener);
 void hx_hang_up(struct hx_client *c);
+void hx_end(struct hx *h, struct hx_client *c); /* hangs up, and hx_down */
 /* The usual: broker 1 of two, topic "t" with one partition, open here, and a client; and its end. */
 void hx_up_one(struct hx *h, struct hx_client *c, int32_t n_loops);
 void hx_down_one(struct hx *h, struct hx_client *c);

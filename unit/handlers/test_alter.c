@@ -11,17 +11,12 @@ enum { SET, DELETE, APPEND, SUBTRACT };
 static struct hx h;
 static struct hx_client c;
 static struct {
-    int submitted;
     int32_t n_configs;
     char name[64], value[64];
 } port;
 
-static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admin_change *change,
-                      int64_t deadline_ms)
+static void on_change(struct kb_admin_ticket *t, const struct kb_admin_change *change)
 {
-    (void)ctx;
-    (void)deadline_ms;
-    port.submitted++;
     port.n_configs = change->n_configs;
     snprintf(port.name, sizeof(port.name), "%s", change->configs[0].name);
     snprintf(port.value, sizeof(port.value), "%s",
@@ -33,7 +28,7 @@ static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admi
 static void up(void)
 {
     memset(&port, 0, sizeof(port));
-    hx_up_admin(&h, 1, (struct kb_admin_port){on_submit, NULL});
+    hx_up_admin(&h, 1, on_change);
     struct hx_topic *t = hx_topic(&h, "t", 1, 1);
     t->n_configs = 1;
     t->configs[0] = (struct ki_config){"cleanup.policy", "compact"};
@@ -43,8 +38,7 @@ static void up(void)
 
 static void down(void)
 {
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static int16_t alter(const char *topic, int8_t op, const char *key, const char *value)
@@ -116,9 +110,9 @@ static void changes_go_on_as_whole_values(void)
     KT_STR(port.value, "(none)");
     KT_EQ(alter("t", APPEND, "cleanup.policy", "delete"), 0);
     KT_STR(port.value, "compact,delete");
-    KT_EQ(port.submitted, 3);
+    KT_EQ(h.submitted, 3);
     KT_EQ(alter("t", DELETE, "no.such.key", NULL), 0);
-    KT_EQ(port.submitted, 3); /* nothing to do */
+    KT_EQ(h.submitted, 3); /* nothing to do */
     down();
 }
 

@@ -16,23 +16,17 @@ enum { MANY = 60000, IN_TIME_MS = 3000, NAME = 16 };
 
 static struct hx h;
 static struct hx_client c;
-static int submitted;
 
-static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admin_change *change,
-                      int64_t deadline_ms)
+static void on_change(struct kb_admin_ticket *t, const struct kb_admin_change *change)
 {
-    (void)ctx;
     (void)change;
-    (void)deadline_ms;
-    submitted++;
     struct kb_admin_result r = {.error = KAFKA_POLICY_VIOLATION, .message = "no"};
     kb_admin_settle(t, &r);
 }
 
 static void up(void)
 {
-    submitted = 0;
-    hx_up_admin(&h, 2, (struct kb_admin_port){on_submit, NULL});
+    hx_up_admin(&h, 2, on_change);
     hx_topic(&h, "plain", 2, 1);
     hx_publish(&h);
     hx_dial(&h, &c, 0);
@@ -40,8 +34,7 @@ static void up(void)
 
 static void down(void)
 {
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static const void *call_in_time(int16_t key, int16_t version, const void *request)
@@ -70,7 +63,7 @@ static void sixty_thousand_topics_in_one_request(void)
     const struct kw_create_topics_response *r = call_in_time(19, 5, &in);
     KT_EQ(r->n_topics, MANY);
     KT_EQ(r->topics[MANY - 1].error_code, KAFKA_POLICY_VIOLATION);
-    KT_EQ(submitted, 0); /* refused as a whole: half of it would be worse */
+    KT_EQ(h.submitted, 0); /* refused as a whole: half of it would be worse */
     struct kw_create_partitions_request more = {.topics = p, .n_topics = MANY, .timeout_ms = 60000};
     const struct kw_create_partitions_response *m = call_in_time(37, 3, &more);
     KT_EQ(m->results[0].error_code, KAFKA_POLICY_VIOLATION);
@@ -80,7 +73,7 @@ static void sixty_thousand_topics_in_one_request(void)
     KT_EQ(r->topics[6].error_code, KAFKA_POLICY_VIOLATION);
     KT_EQ(r->topics[7].error_code, KAFKA_INVALID_REQUEST);
     KT_EQ(r->topics[9999].error_code, KAFKA_INVALID_REQUEST);
-    KT_EQ(submitted, 9998);
+    KT_EQ(h.submitted, 9998);
     kc_free(names);
     kc_free(t);
     kc_free(p);
@@ -110,7 +103,7 @@ static void an_assignment_of_a_million_partitions(void)
     t.assignments = &a[N - 3]; /* 2, 1, 0: in any order */
     r = call_in_time(19, 5, &in);
     KT_EQ(r->topics[0].error_code, KAFKA_POLICY_VIOLATION);
-    KT_EQ(submitted, 1);
+    KT_EQ(h.submitted, 1);
     a[N - 2].partition_index = 0; /* 2, 0, 0 */
     r = call_in_time(19, 5, &in);
     KT_EQ(r->topics[0].error_code, KAFKA_INVALID_REPLICA_ASSIGNMENT);

@@ -34,8 +34,7 @@ static void down(int32_t n_parts)
     for (int32_t p = 0; p < n_parts; p++) {
         hx_close_part(&h, &h.topics[0], p, -1);
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 /* ---- requests ---- */
@@ -526,8 +525,7 @@ static void delete_records_moves_the_start(void)
     hx_publish(&h);
     hx_dial(&h, &c, 0);
     KT_EQ(delete_records(2, "t", 0, 0).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 /* Produces a batch whose attributes are changed; the checksum is wrong then, which is found later. */

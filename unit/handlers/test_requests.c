@@ -19,19 +19,14 @@ static struct hx_client c;
 
 /* An admin port that applies creations to the image of the test, on the submitting thread. */
 static struct {
-    int submitted;
     int16_t error;
     bool silent; /* keeps the ticket */
     struct kb_admin_ticket *kept;
     struct kb_admin_change last;
 } port;
 
-static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admin_change *change,
-                      int64_t deadline_ms)
+static void on_change(struct kb_admin_ticket *t, const struct kb_admin_change *change)
 {
-    (void)ctx;
-    (void)deadline_ms;
-    port.submitted++;
     port.last = *change;
     if (port.silent) {
         port.kept = t;
@@ -50,7 +45,7 @@ static void on_submit(void *ctx, struct kb_admin_ticket *t, const struct kb_admi
 static void up(void)
 {
     memset(&port, 0, sizeof(port));
-    hx_up_admin(&h, 2, (struct kb_admin_port){on_submit, NULL});
+    hx_up_admin(&h, 2, on_change);
     hx_topic(&h, "a.b", 3, 1);
     hx_topic(&h, "plain", 2, 1);
     hx_publish(&h);
@@ -59,8 +54,7 @@ static void up(void)
 
 static void down(void)
 {
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void too_new_api_versions_is_answered_in_version_0(void)
@@ -157,7 +151,7 @@ static void metadata_says_why_a_topic_is_not_there(void)
     KT_EQ(m->topics[3].error_code, KAFKA_NONE);
     KT_TRUE(kc_str_eqz(m->topics[3].name, "a.b"));
     KT_EQ(m->topics[3].topic_authorized_operations, INT32_MIN);
-    KT_EQ(port.submitted, 0);
+    KT_EQ(h.submitted, 0);
     down();
 }
 
@@ -169,7 +163,7 @@ static void metadata_creates_what_it_is_asked_for(void)
     const struct kw_metadata_response *m = ask(12, t, 2, true);
     KT_EQ(m->topics[0].error_code, KAFKA_NONE);
     KT_EQ(m->topics[0].n_partitions, 1);
-    KT_EQ(port.submitted, 1);
+    KT_EQ(h.submitted, 1);
     port.error = KAFKA_COORDINATOR_NOT_AVAILABLE; /* no active operator: the client may ask again */
     t[0].name = KC_STR_LIT("newer");
     m = ask(12, t, 1, true);
@@ -218,7 +212,7 @@ static void create_topics_refuses_as_kafka_does(void)
         KT_EQ(r->topics[0].error_code, cases[i].want);
         KT_EQ(r->topics[0].error_message.ptr != NULL, cases[i].want != 0);
     }
-    KT_EQ(port.submitted, 2);
+    KT_EQ(h.submitted, 2);
     down();
 }
 
@@ -234,7 +228,7 @@ static void create_topics_that_only_validates_creates_nothing(void)
     KT_EQ(r->topics[0].error_code, KAFKA_NONE);
     KT_EQ(r->topics[0].num_partitions, 4);
     KT_TRUE(r->topics[0].n_configs > 25);
-    KT_EQ(port.submitted, 0);
+    KT_EQ(h.submitted, 0);
     t[1].name = t[0].name;
     r = hx_call(&c, 19, 7, &in);
     KT_EQ(r->topics[0].error_code, KAFKA_INVALID_REQUEST);
@@ -272,7 +266,7 @@ static void partitions_only_grow(void)
     KT_EQ(r->results[0].error_code, KAFKA_INVALID_PARTITIONS);
     KT_EQ(r->results[1].error_code, KAFKA_NONE);
     KT_EQ(r->results[2].error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
-    KT_EQ(port.submitted, 1);
+    KT_EQ(h.submitted, 1);
     KT_EQ(port.last.partitions, 5);
     down();
 }

@@ -37,8 +37,7 @@ static void down(void)
     for (int32_t p = 0; p < OPEN; p++) {
         hx_close_part(&h, &h.topics[0], p, -1);
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 /* ---- what the four APIs share ----

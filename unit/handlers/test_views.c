@@ -68,8 +68,7 @@ static void R30_metadata_lists_serving_and_draining_brokers_in_every_version(voi
         KT_EQ(m->n_brokers, 3);
         KT_TRUE(lists(m, 1) && lists(m, 2) && lists(m, 3));
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void R1_R31_R33_fenced_brokers_show_only_from_v2_and_when_asked_for(void)
@@ -85,8 +84,7 @@ static void R1_R31_R33_fenced_brokers_show_only_from_v2_and_when_asked_for(void)
         KT_EQ(d->brokers[i].broker_id, i + 1); /* R33: what is gone is absent */
         KT_EQ(d->brokers[i].is_fenced, i + 1 >= 4); /* R34: booting reads as fenced */
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void R32_the_answering_broker_is_listed_and_never_fenced(void)
@@ -107,8 +105,7 @@ static void R32_the_answering_broker_is_listed_and_never_fenced(void)
         h.n_rows = 1; /* next: no row at all */
         hx_publish(&h);
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void R35_describe_cluster_is_advertised_to_version_2(void)
@@ -130,8 +127,7 @@ static void R35_describe_cluster_is_advertised_to_version_2(void)
         found |= api->key == 60 && r->api_keys[i].max_version == 2;
     }
     KT_TRUE(found);
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void W7_a_leader_that_is_not_visible_is_not_available(void)
@@ -159,8 +155,7 @@ static void W7_a_leader_that_is_not_visible_is_not_available(void)
         KT_TRUE(!led || lists(m, p->leader_id));
         KT_EQ(p->n_isr_nodes, led ? 1 : 0);
     }
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static const struct kw_metadata_response_partition *only_partition(struct hx_client *c)
@@ -239,8 +234,7 @@ static void the_controller_is_the_lowest_serving_broker(void)
     h.rows[3].state = KP_FENCED;
     hx_publish(&h);
     KT_EQ(metadata(&c, 12)->controller_id, 5); /* nobody serves: self */
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 static void endpoint_types_other_than_brokers_are_refused(void)
@@ -256,8 +250,7 @@ static void endpoint_types_other_than_brokers_are_refused(void)
     in.endpoint_type = 9;
     d = hx_call(&c, 60, 1, &in);
     KT_EQ(d->error_code, KAFKA_UNSUPPORTED_ENDPOINT_TYPE);
-    hx_hang_up(&c);
-    hx_down(&h);
+    hx_end(&h, &c);
 }
 
 KT_MAIN("views", KT(R30_metadata_lists_serving_and_draining_brokers_in_every_version),

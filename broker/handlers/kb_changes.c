@@ -126,7 +126,7 @@ static bool prepare(struct kb_changes *c, const struct kb_changes_api *api)
             return false;
         }
     }
-    return true;
+    return !api->check || api->check(c);
 }
 
 /* ---- answering ---- */

@@ -40,11 +40,13 @@ void kb_changes_submit(struct kb_changes *c, int32_t timeout_ms,
 
 /* What an API has of its own, whose requests are lists of changes. */
 struct kb_changes_api {
-    /* The topic that entry i of the request names, where all that are named twice are refused; NULL: it
-     * is not that simple, and prepare looks. */
+    /* What entry i of the request calls its topic, where all that are called the same are refused; NULL: a
+     * topic may come again. */
     struct kc_str (*topic)(const void *body, int32_t i);
     /* Fills change i, or refuses it; false when req was dropped. */
     bool (*prepare)(struct kb_req *req, int32_t i, struct kb_change *c);
+    /* Refuses what only all of them together show to be wrong; false when req was dropped. May be NULL. */
+    bool (*check)(struct kb_changes *c);
     /* The answer has an element a change, of result_size bytes: fills the one of change i, which is zeroed;
      * false when req was dropped. */
     size_t result_size;

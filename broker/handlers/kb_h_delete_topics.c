@@ -2,7 +2,11 @@
  *
  * v0-5    by name. v5: error messages. v6: by name or by id.
  * A deletion is forwarded and leaves a tombstone for ever (design.md, 2); the answer waits for the
- * image without the topic. Internal topics are not deleted. */
+ * image without the topic. Internal topics are not deleted, nor is what is given twice in the same way
+ * (ControllerApis.deleteTopics). */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/kc_str.h"
 #include "handlers/kb_api.h"
 #include "handlers/kb_changes.h"
@@ -18,6 +22,18 @@ static struct kw_delete_topics_request_delete_topic_state named(const struct kb_
         return in->topics[i];
     }
     return (struct kw_delete_topics_request_delete_topic_state){.name = in->topic_names[i]};
+}
+
+/* The name, or the bytes of the id. */
+static struct kc_str topic_of(const void *body, int32_t i)
+{
+    const struct kw_delete_topics_request *in = body;
+    if (i < in->n_topic_names) {
+        return in->topic_names[i];
+    }
+    const struct kw_delete_topics_request_delete_topic_state *t = &in->topics[i];
+    return t->name.ptr ? t->name
+                       : (struct kc_str){(const char *)t->topic_id.b, sizeof(t->topic_id.b)};
 }
 
 static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
@@ -44,15 +60,38 @@ static bool prepare(struct kb_req *req, int32_t i, struct kb_change *c)
     if (c->error) {
         return true;
     }
-    const struct kb_change *before = c->all->items;
-    for (int32_t k = 0; k < i; k++) {
-        if (!before[k].error && kc_uuid_eq(&before[k].change.topic_id, &topic->id)) {
-            kb_refuse(c, KAFKA_INVALID_REQUEST, "The topic is named twice.");
-            return true;
-        }
-    }
     c->change.kind = KB_DELETE_TOPIC;
     c->change.topic_id = topic->id;
+    return true;
+}
+
+static int by_topic(const void *a, const void *b)
+{
+    const struct kb_change *x = *(struct kb_change *const *)a, *y = *(struct kb_change *const *)b;
+    return memcmp(x->change.topic_id.b, y->change.topic_id.b, sizeof(x->change.topic_id.b));
+}
+
+/* A topic may come by its name and by its id: the id is taken. */
+static bool check(struct kb_changes *all)
+{
+    struct kb_change **list = kb_alloc(all->req, (size_t)all->n, sizeof(struct kb_change *));
+    size_t n = 0;
+    if (!list) {
+        return false;
+    }
+    for (int32_t i = 0; i < all->n; i++) {
+        if (!all->items[i].error) {
+            list[n++] = &all->items[i];
+        }
+    }
+    qsort(list, n, sizeof(struct kb_change *), by_topic);
+    for (size_t k = 1; k < n; k++) {
+        if (by_topic(&list[k], &list[k - 1]) == 0) {
+            bool named_one = kc_uuid_is_zero(&list[k]->topic_id);
+            kb_refuse(list[named_one ? k : k - 1], KAFKA_INVALID_REQUEST,
+                      "The topic is also given by its id.");
+        }
+    }
     return true;
 }
 
@@ -85,8 +124,9 @@ static void reply(struct kb_req *req, void *results, int32_t n)
 void kb_handle_delete_topics(struct kb_req *req)
 {
     static const struct kb_changes_api api = {
-        .topic = NULL, /* by name or id: see prepare */
+        .topic = topic_of,
         .prepare = prepare,
+        .check = check,
         .result_size = sizeof(struct kw_delete_topics_response_deletable_topic_result),
         .result = result,
         .reply = reply};

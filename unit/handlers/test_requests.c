@@ -293,6 +293,31 @@ static void topics_are_deleted_by_name_or_id(void)
     down();
 }
 
+static void topics_given_twice_are_not_deleted(void)
+{
+    up();
+    struct kw_delete_topics_request_delete_topic_state t[6] = {
+        {.name = KC_STR_LIT("plain")}, {.topic_id = hx_uuid(1)},
+        {.name = KC_STR_LIT("plain")}, {.name = KC_STR_LIT("a.b")}, /* the same as that id */
+        {.topic_id = hx_uuid(99)},     {.topic_id = hx_uuid(99)}};
+    struct kw_delete_topics_request in = {.topics = t, .n_topics = 6, .timeout_ms = 5000};
+    const struct kw_delete_topics_response *r = hx_call(&c, 20, 6, &in);
+    static const int16_t want[6] = {KAFKA_INVALID_REQUEST, KAFKA_NONE,
+                                    KAFKA_INVALID_REQUEST, KAFKA_INVALID_REQUEST,
+                                    KAFKA_INVALID_REQUEST, KAFKA_INVALID_REQUEST};
+    for (int i = 0; i < 6; i++) {
+        KT_EQ(r->responses[i].error_code, want[i]);
+    }
+    KT_EQ(h.submitted, 1);
+    struct kc_str names[2] = {KC_STR_LIT("plain"), KC_STR_LIT("plain")};
+    struct kw_delete_topics_request old = {.topic_names = names, .n_topic_names = 2};
+    r = hx_call(&c, 20, 3, &old);
+    KT_EQ(r->responses[0].error_code, KAFKA_INVALID_REQUEST);
+    KT_EQ(r->responses[1].error_code, KAFKA_INVALID_REQUEST);
+    KT_EQ(h.submitted, 1);
+    down();
+}
+
 static void configs_show_their_source_and_the_sync_before_ack(void)
 {
     up();
@@ -453,6 +478,7 @@ KT_MAIN("requests", KT(too_new_api_versions_is_answered_in_version_0),
         KT(metadata_creates_what_it_is_asked_for), KT(create_topics_refuses_as_kafka_does),
         KT(create_topics_that_only_validates_creates_nothing),
         KT(a_change_without_an_answer_times_out), KT(partitions_only_grow),
-        KT(topics_are_deleted_by_name_or_id), KT(configs_show_their_source_and_the_sync_before_ack),
+        KT(topics_are_deleted_by_name_or_id), KT(topics_given_twice_are_not_deleted),
+        KT(configs_show_their_source_and_the_sync_before_ack),
         KT(cluster_wide_configs_of_the_image_are_in_force_at_once),
         KT(configs_that_are_read_at_start_are_the_files), KT(topic_partitions_come_page_by_page))

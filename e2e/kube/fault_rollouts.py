@@ -143,10 +143,11 @@ def a_flapping_broker_resets_min_ready_seconds(c, t):
     finally:
         c.patch({"minReadySeconds": usual})
     check_report(c, value, 3)
-    served = [at for at, row in t.changes(("row", 2), t1) if row and row[0] == "Serving"]
+    # not by its row: one that is back within a second may have had no other in between
+    served = max(at for at, ready in t.changes(("ready", 2), t1) if ready)
     left = next(at for at, row in t.changes(("row", 1), t0) if row and row[0] == "Draining")
-    check(served and left - served[-1] >= least - 1, "R59: the next one went", left - served[-1], "s after it served again")
-    return f"the next one went {left - served[-1]:.1f} s after it served again"
+    check(left - served >= least - 1, "R59: the next one went", left - served, "s after it served again")
+    return f"the next one went {left - served:.1f} s after it served again"
 
 
 @fault(brokers=5)

@@ -25,7 +25,8 @@ SEED = int(os.environ.get("KAAS_SEED") or (time.time() if SOAK else 1))
 GO_ON = bool(os.environ.get("KAAS_GO_ON"))
 SHRINK_S = 120
 LAST = 40
-EVERYWHERE = {"auto.create.topics.enable": "false", "log.message.timestamp.after.max.ms": str(2**63 - 1)}
+# Retention is tried by an operation of its own, which waits for both; else it would take old records at a moment of each broker's own.
+EVERYWHERE = {"auto.create.topics.enable": "false", "log.message.timestamp.after.max.ms": str(2**63 - 1), "log.retention.ms": "-1"}
 
 
 def everything(world, plan):

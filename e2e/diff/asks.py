@@ -90,7 +90,7 @@ def fetch(world, op):
         p = r["Responses"][0]["Partitions"][0] if r["Responses"] else {}
         out = common({**p, "Top": r.get("ErrorCode", 0)})
         got = batches.split(p.get("Records") or b"")
-        out["Records"] = [(base, last, side.nth(name, op["part"], epoch), batch) for base, last, epoch, batch in got]
+        out["Records"] = [(base, last, side.nth(name, op["part"], epoch), batch) for base, last, epoch, _, batch in got]
         # No aborted transactions are either no list or an empty one.
         out["AbortedTransactions"] = out.get("AbortedTransactions") or []
         return out
@@ -145,9 +145,11 @@ def explained(world, op, kafka, kaas):
         if "stamp" in op:
             return b >= world.starts(world.kaas, op["topic"])[op["part"]]
         at = op["raw"] if "raw" in op else world.t0 + op["at"]
-        return first_at(world, op["topic"], op["part"], at) == (b, kaas["Timestamp"])
-    # Kafka's latest record may lie below the log start, as long as its file is there.
-    return op.get("raw") == -3 and 0 <= a < world.starts(world.kafka, op["topic"])[op["part"]]
+        first, t = first_at(world, op["topic"], op["part"], at)
+        return (first, world.stamp(world.kafka, world.name(op["topic"]), op["part"], t, False)) == (b, kaas["Timestamp"])
+    # The latest record may lie below the log start, as long as its file is there; each broker drops its files at its own moment.
+    return op.get("raw") == -3 and any(0 <= offset < world.starts(side, op["topic"])[op["part"]]
+                                       for offset, side in ((a, world.kafka), (b, world.kaas)))
 
 
 def batches_from(world, topic, part, offset):
@@ -164,13 +166,13 @@ def batches_from(world, topic, part, offset):
 
 
 def first_at(world, topic, part, at):
-    """The first record from the log start on with a time of at least `at`."""
+    """(offset, time) of the first record from the log start on with a time of at least `at`; (-1, -1): there is none."""
     start = world.starts(world.kafka, topic)[part]
-    for _, _, _, batch in batches_from(world, topic, part, start):
-        for o, t in batches.times(batch):
+    for _, _, _, stamp, batch in batches_from(world, topic, part, start):
+        for o, t in batches.times(batch, stamp):
             if o >= start and t >= at:
                 return o, t
-    return None
+    return -1, -1
 
 
 def epoch_end(world, op):

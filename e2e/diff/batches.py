@@ -13,8 +13,8 @@ LOG_APPEND_TIME = 8
 
 
 def split(data):
-    """Whole batches of a fetch answer, as (base offset, last offset, leader epoch, the batch as it would be without what
-    the broker may set by its own clock)."""
+    """Whole batches of a fetch answer, as (base offset, last offset, leader epoch, the time of append or None, the batch as it
+    would be without what the broker may set by its own clock)."""
     out = []
     pos = 0
     while pos + HEADER <= len(data):
@@ -29,16 +29,18 @@ def split(data):
         if magic != 2:
             raise ValueError(f"magic {magic} at offset {base}")
         struct.pack_into(">i", batch, 12, 0)
+        stamp = None
         if attributes & LOG_APPEND_TIME:
+            stamp, = struct.unpack_from(">q", batch, 35)
             struct.pack_into(">I", batch, 17, 0)
             struct.pack_into(">q", batch, 35, 0)
-        out.append((base, base + last_delta, epoch, bytes(batch)))
+        out.append((base, base + last_delta, epoch, stamp, bytes(batch)))
         pos += size
     return out
 
 
-def times(batch):
-    """Offsets and timestamps of the records of a batch that split() gave."""
+def times(batch, stamp):
+    """Offsets and timestamps of the records of a batch that split() gave, with its time of append."""
     base = struct.unpack_from(">q", batch)[0]
     attributes = struct.unpack_from(">h", batch, 21)[0]
     base_time = struct.unpack_from(">q", batch, 27)[0]
@@ -49,6 +51,6 @@ def times(batch):
         end = i.varint() + i.pos
         i.pos += 1
         time = base_time + i.varint()
-        out.append((base + i.varint(), time))
+        out.append((base + i.varint(), time if stamp is None else stamp))
         i.pos = end
     return out

@@ -37,9 +37,11 @@ class Side:
         return {t["Name"]: t for t in self.call("Metadata", 12, {"Topics": topics})["Topics"]}
 
     def led(self, name, partitions):
-        """Learns about a topic when all its partitions have a leader."""
+        """Learns about a topic when all its partitions have a leader that knows it: Kafka tells of it a moment before."""
         t = self.metadata([name])[name]
         if t["ErrorCode"] or len(t["Partitions"]) != partitions or any(p["LeaderId"] != 0 for p in t["Partitions"]):
+            return False
+        if any(p["ErrorCode"] for p in self.offsets(name, partitions, -2)):
             return False
         self.ids[name] = t["TopicId"]
         for p in t["Partitions"]:
@@ -47,6 +49,12 @@ class Side:
             if not seen or seen[-1] != p["LeaderEpoch"]:
                 seen.append(p["LeaderEpoch"])
         return True
+
+    def offsets(self, name, partitions, timestamp):
+        """What ListOffsets answers for each partition of a topic, in their order."""
+        r = self.call("ListOffsets", 7, {"ReplicaId": -1, "Topics": [{"Name": name, "Partitions": [
+            {"PartitionIndex": p, "Timestamp": timestamp} for p in range(partitions)]}]})
+        return sorted(r["Topics"][0]["Partitions"], key=lambda p: p["PartitionIndex"])
 
     def epoch(self, name, partition, n):
         """The n-th leader epoch of a partition; beyond the last one: epochs to come. n < 0 stays."""
@@ -123,9 +131,7 @@ class World:
         return configs[0]["Value"] if configs else None
 
     def starts(self, side, index):
-        r = side.call("ListOffsets", 7, {"ReplicaId": -1, "Topics": [{"Name": self.name(index), "Partitions": [
-            {"PartitionIndex": p, "Timestamp": -2} for p in range(self.topics[index])]}]})
-        return [p["Offset"] for p in sorted(r["Topics"][0]["Partitions"], key=lambda p: p["PartitionIndex"])]
+        return [p["Offset"] for p in side.offsets(self.name(index), self.topics[index], -2)]
 
     def settle(self, index, quiet_s, timeout_s):
         """Waits until retention has changed nothing at either broker for a while; the log starts of both."""

@@ -1,6 +1,9 @@
 """Processes of this machine, or of the process namespace that the caller is in."""
 
+import contextlib
+import os
 import pathlib
+import signal
 
 
 def stat_of(pid):
@@ -15,3 +18,16 @@ def ended(pid):
         return stat_of(pid)[1] == "Z"
     except OSError:
         return True
+
+
+@contextlib.contextmanager
+def stopped(*pids):
+    """These processes stand still inside the block; one may have ended when it is over."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)

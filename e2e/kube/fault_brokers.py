@@ -2,13 +2,13 @@
 
 import json
 import os
-import pathlib
 import signal
 import threading
 import time
 
 from kaaslib import batch, kube, wire
 from kaaslib.kube import kubectl
+from kaaslib.proc import stopped
 from kaaslib.recorded import LAG_S, SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold
 from kaaslib.threads import Held
@@ -101,14 +101,10 @@ def all_pods_start_cold(c, t):
 @fault(lag_s=SILENT_S + LAG_S)
 def a_broker_is_frozen(c, t):
     t0, pid = time.monotonic(), c.pid(1)
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with stopped(pid):
         after = t.wait_row(1, t0, "Fenced")
         hold(lambda: t.line.now(("row", 1))[:2] == ("Fenced", "Dead") or t.replaced(1, pid), t0 + FREEZE_S - time.monotonic(), 0.2,
              "frozen is Dead and Fenced")
-    finally:
-        if pathlib.Path(f"/proc/{pid}").exists():
-            os.kill(pid, signal.SIGCONT)
     t.came_back(1, t0)
     check(after <= within(6), "W4: fenced after", after)
     return f"frozen {FREEZE_S} s, fenced after {after:.2f} s"

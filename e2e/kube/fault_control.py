@@ -1,6 +1,5 @@
 """Faults of the control plane: operators and the API server away, watches cut, EndpointSlices made by somebody else."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ import urllib.request
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
-from kaaslib.proc import ended
+from kaaslib.proc import ended, stopped
 from kaaslib.recorded import LAG_S, SILENT_S, fault
 from kaaslib.runner import check, eventually, hold
 
@@ -37,19 +36,6 @@ def both_operators_are_down(c, t):
     c.create_topic("after-operators", 1)
     t.without(t0, back)
     return f"{back - t1:.0f} s without an operator"
-
-
-@contextlib.contextmanager
-def stopped(*pids):
-    """These processes stand still inside the block."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
 
 
 def api_answers():
@@ -183,21 +169,19 @@ def slices_by_hand_take_nobody_whom_another_lists(c, t):
     t0, pid = time.monotonic(), c.pid(2)
     pods = {n: get("pod", f"demo-{n}") for n in range(3)}
     cases = [[0], [0, 1], [2, 1], [1], [2], []]
-    os.kill(pid, signal.SIGSTOP)
     try:
-        c.scale(2)
-        t.wait(("desired",), lambda n: n == 2, t0)
-        for case in cases:
-            if case:
-                apply_slice(c, [endpoint(f"demo-{n}", pods[n]) for n in case])
-            else:
-                delete_slice(c)
-            hold(lambda: t.line.now(("ids",)) == (0, 1, 2), 1, 0.05, f"a slice by hand lists {case}: all are registered")
-        check(get("pod", "demo-2")["metadata"].get("deletionTimestamp"), "its pod was not on its way out")
+        with stopped(pid):
+            c.scale(2)
+            t.wait(("desired",), lambda n: n == 2, t0)
+            for case in cases:
+                if case:
+                    apply_slice(c, [endpoint(f"demo-{n}", pods[n]) for n in case])
+                else:
+                    delete_slice(c)
+                hold(lambda: t.line.now(("ids",)) == (0, 1, 2), 1, 0.05, f"a slice by hand lists {case}: all are registered")
+            check(get("pod", "demo-2")["metadata"].get("deletionTimestamp"), "its pod was not on its way out")
     finally:
         delete_slice(c)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
     after = t.wait(("ids",), lambda ids: ids == (0, 1), t0, 60)
     c.settle(2)
     c.scale(3)

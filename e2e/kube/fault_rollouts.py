@@ -7,6 +7,7 @@ import time
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
+from kaaslib.proc import stopped
 from kaaslib.recorded import LAG_S, SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold, scenario
 
@@ -16,6 +17,7 @@ HALT_S = 60 if SOAK else 15
 ROLLS = int(os.environ.get("KAAS_ROLLS", "20"))
 NOTE = "e2e/rolled"
 OPERATOR_S = 6  # a new operator acts within
+SILENT_OPERATOR_S = 9  # and has fenced a broker that was silent from the first
 GAP_S = 8  # whoever dials an address that nobody has any more is gone for longer: Java waits 10 s, less 20 % at random (ADR 18)
 
 
@@ -214,6 +216,18 @@ def the_operator_dies_during_a_scale_down(c, t):
     c.settle(2)
     c.scale(3)
     return note
+
+
+@fault(out=1, lag_s=SILENT_S + LAG_S)
+def the_operator_dies_and_a_broker_is_silent(c, t):
+    """The next operator never hears of that broker: the one before it may have, so it has the time of any broker (R62)."""
+    t0, pid = time.monotonic(), c.pid(1)
+    with stopped(pid):
+        note = kill_operator(t)
+        after = t.wait_row(1, t0, "Fenced", timeout_s=20)
+    t.came_back(1, t0)
+    check(after <= within(SILENT_OPERATOR_S), "fenced after", after)
+    return f"{note}, the silent broker fenced after {after:.2f} s"
 
 
 @scenario

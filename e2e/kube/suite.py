@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from kaaslib import clients, garbage, load, mixed, runner  # noqa: E402
 from kaaslib.kube import KubeCluster, Watch, apiserver_pid, get, kubectl, lease_holder, pids_of  # noqa: E402
+from kaaslib.proc import stopped  # noqa: E402
 from kaaslib.runner import check, eventually, hold, scenario  # noqa: E402
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -212,12 +213,8 @@ def the_active_operator_dies_and_nothing_moves(c):
 @scenario
 def without_the_api_server_clients_go_on(c):
     def fault():
-        pid = apiserver_pid()
-        os.kill(pid, signal.SIGSTOP)
-        try:
+        with stopped(apiserver_pid()):
             time.sleep(MINUTE)
-        finally:
-            os.kill(pid, signal.SIGCONT)
         eventually(lambda: c.status().get("serving") == 3, 60, 0.5, "status again")
         return f"{MINUTE} s without an API server"
     return under_load(c, MINUTE + 10, fault)

@@ -54,9 +54,9 @@ static void new_incarnation(struct kp_ctl *c, struct kp_peer *p, struct kp_row *
     if (!kc_uuid_is_zero(&row->incarnation)) {
         p->past[p->n_past % KP_PAST_MAX] = row->incarnation;
         p->n_past++;
-        if (!p->draining) {
-            p->crashes++; /* it did not leave in order: failback waits longer each time */
-        }
+        /* Who did not leave in order waits longer each time for failback. Who did is another process, of
+         * another image perhaps, which a rollout does not have to wait for. */
+        p->crashes = p->draining ? 0 : p->crashes + 1;
     }
     row->incarnation = h->incarnation;
     row->condemned = false;

@@ -136,6 +136,26 @@ static void hold_down_doubles_with_each_crash(void)
     kpt_fini(&w);
 }
 
+static void who_leaves_in_order_is_forgiven_its_crashes(void)
+{
+    int64_t start = 0;
+    kpt_begin(&w, 2, 10);
+    for (int k = 0; k < 4; k++) {
+        kpt_crash(&w, 1, 3000);
+        start = w.now;
+        KT_TRUE(kpt_await_settled(&w, 200000));
+    }
+    KT_TRUE(w.now - start > 80000);
+    w.b[1].draining = true;
+    kpt_run(&w, 20000);
+    KT_EQ(count_assigned(1), 0);
+    kpt_crash(&w, 1, 3000); /* its process ends, and another begins */
+    start = w.now;
+    KT_TRUE(kpt_await_settled(&w, 200000));
+    KT_TRUE(w.now - start < 15000);
+    kpt_fini(&w);
+}
+
 /* Lets broker 1 drain for so long; the most moves that were under way at once. */
 static int32_t most_under_way(int64_t ms)
 {
@@ -437,7 +457,8 @@ KT_MAIN("moves", KT(homes_are_even_and_each_topic_is_spread),
         KT(death_moves_only_the_dead_brokers_partitions_and_spreads_them),
         KT(scale_out_moves_its_share_and_keeps_the_rest),
         KT(failback_prepares_at_once_and_releases_after_ten_seconds_of_serving),
-        KT(hold_down_doubles_with_each_crash), KT(at_most_a_wave_per_pair_is_released_at_once),
+        KT(hold_down_doubles_with_each_crash), KT(who_leaves_in_order_is_forgiven_its_crashes),
+        KT(at_most_a_wave_per_pair_is_released_at_once),
         KT(waves_grow_where_a_drain_would_take_too_long), KT(R29_a_short_grace_hurries_the_drain),
         KT(R29_a_short_grace_shortens_the_wait_for_the_target),
         KT(R26_draining_hands_over_at_once_and_every_move_was_led_throughout),

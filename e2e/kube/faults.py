@@ -12,12 +12,13 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 from kaaslib import kube, recorded, runner  # noqa: E402
-# They register their scenarios in this order: a rollout waits for brokers that have just crashed to be trusted again.
+# They register their scenarios in this order: a rollout waits for brokers that have crashed to be trusted again, so those that crash them
+# most come right behind the rollouts, and long before those of the next round.
 import fault_rollouts  # noqa: E402,F401
+import fault_brokers  # noqa: E402,F401
 import fault_control  # noqa: E402,F401
 import fault_nodes  # noqa: E402,F401
 import fault_volume  # noqa: E402,F401
-import fault_brokers  # noqa: E402,F401
 
 
 def main():

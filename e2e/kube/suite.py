@@ -109,7 +109,8 @@ def a_killed_container_comes_back_to_what_it_led(c):
     homes = c.led_by("faults")
 
     def incarnation():
-        return get("kaasbroker", "demo-2")["status"]["incarnation"]
+        return c.broker_status(2)["incarnation"]
+
     watch = Watch("demo")
     try:
         def fault():

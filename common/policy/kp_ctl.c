@@ -258,8 +258,15 @@ static void events_moved(struct kp_ctl *c)
     memset(c->moved, 0, sizeof(c->moved));
 }
 
+static void hand_out_told(struct kp_ctl *c, struct kp_changes *ret)
+{
+    ret->told = c->told_dirty;
+    c->told_dirty = false;
+}
+
 static void hand_out(struct kp_ctl *c, struct kp_changes *ret)
 {
+    hand_out_told(c, ret);
     ret->active = true;
     ret->rows = c->rows_dirty;
     ret->shards = c->shards_dirty;
@@ -278,7 +285,7 @@ static void hand_out(struct kp_ctl *c, struct kp_changes *ret)
 
 void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct kp_changes *ret)
 {
-    ret->active = ret->rows = ret->confirm_lease = false;
+    ret->active = ret->rows = ret->told = ret->confirm_lease = false;
     ret->shards = 0;
     ret->n_events = 0;
     ret->next_ms = now_ms + c->o.interval_ms;
@@ -289,11 +296,13 @@ void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct k
     }
     int64_t wait_ms = KP_NEVER;
     if (!may_decide(c, now_ms, &wait_ms)) {
-        ret->next_ms = KC_MIN(ret->next_ms, wait_ms);
+        ret->next_ms = KC_MIN(ret->next_ms, KC_MIN(wait_ms, kp_rows_silent(c, now_ms)));
+        hand_out_told(c, ret);
         return;
     }
     kp_liveness_eval(c, now_ms);
     kp_rows_update(c, now_ms);
+    int64_t silent_ms = kp_rows_silent(c, now_ms);
     layout(c);
     /* A move that starts may be due at once; each round only advances phases, so few are needed. */
     for (int rounds = 0; rounds < 3 && (c->assign_dirty || now_ms >= c->scan_ms || !c->decided);
@@ -306,6 +315,7 @@ void kp_ctl_step(struct kp_ctl *c, int64_t now_ms, uint64_t generation, struct k
     events_moved(c);
     hand_out(c, ret);
     ret->next_ms = KC_MIN(kp_liveness_next(c, now_ms), KC_MAX(c->scan_ms, now_ms + 1));
+    ret->next_ms = KC_MIN(ret->next_ms, silent_ms);
     if (c->assign_dirty) {
         ret->next_ms = now_ms + 1;
     }

@@ -164,6 +164,7 @@ struct kp_changes {
     bool active; /* decisions were made; false: still in grace, or a standby */
     bool rows; /* broker rows or homes changed: new root */
     uint32_t shards; /* bit s: topics of shard s changed */
+    bool told; /* what only status shows of a row changed; also while active is false */
     bool confirm_lease; /* re-confirm the Lease before publishing (many expired at once) */
     int64_t next_ms; /* step again no later than this */
     int32_t n_events;

@@ -151,6 +151,7 @@ struct kp_ctl {
     bool layout_dirty; /* partitions without a home */
     bool assign_dirty;
     bool rows_dirty;
+    bool told_dirty; /* what only status shows */
     bool confirm_lease;
     uint32_t shards_dirty;
     uint32_t report_seq;
@@ -182,6 +183,8 @@ static inline struct kp_drain kp_drain_time(const struct kp_peer *p)
 
 /* kp_rows.c */
 void kp_rows_update(struct kp_ctl *c, int64_t now_ms);
+/* Which brokers owe a report (ADR 22): decides nothing. Returns when the next one will. */
+int64_t kp_rows_silent(struct kp_ctl *c, int64_t now_ms);
 void kp_rows_loads(struct kp_ctl *c); /* counts, after the assignment */
 void kp_event_add(struct kp_ctl *c, enum kp_event_kind kind, int32_t broker, enum kp_reason reason,
                   int32_t count);

@@ -145,6 +145,36 @@ static void update_row(struct kp_ctl *c, struct kp_row *row, int64_t now_ms)
     }
 }
 
+/* When a report of a broker is overdue: half an interval late on a stream, or a stream that was not dialled
+ * again in the interval it has for that (R51). KP_NEVER: nothing is expected of it. */
+static int64_t overdue_at(const struct kp_ctl *c, const struct kp_row *row)
+{
+    const struct kp_peer *p = &c->peers[row->id];
+    if (row->id == c->o.self_id || row->health == KP_DEAD || !p->status_seen) {
+        return KP_NEVER;
+    }
+    if (p->open) {
+        return p->last_ms + c->o.interval_ms * 3 / 2;
+    }
+    return p->close_ms < 0 ? KP_NEVER : p->close_ms + c->o.interval_ms;
+}
+
+int64_t kp_rows_silent(struct kp_ctl *c, int64_t now_ms)
+{
+    int64_t next = KP_NEVER;
+    for (int32_t i = 0; i < c->n_rows; i++) {
+        struct kp_row *row = &c->rows[i];
+        int64_t at = overdue_at(c, row);
+        bool silent = now_ms > at;
+        c->told_dirty = c->told_dirty || silent != row->silent;
+        row->silent = silent;
+        if (!silent && at != KP_NEVER) {
+            next = KC_MIN(next, at + 1);
+        }
+    }
+    return next;
+}
+
 void kp_rows_update(struct kp_ctl *c, int64_t now_ms)
 {
     for (int32_t i = 0; i < c->n_rows; i++) {

@@ -66,6 +66,7 @@ struct kp_row {
     bool serving; /* the broker's own word (heartbeat) */
     bool slice_ready; /* what the EndpointSlice says */
     enum kp_volume volume; /* the broker's last word while it is not dead; not in the image */
+    bool silent; /* a report is overdue: what the row says may be over (ADR 22); not in the image */
     /* The named incarnation may be fenced (dead, wedged, past the drain deadline). */
     bool condemned;
     bool ever_healthy;

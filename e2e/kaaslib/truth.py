@@ -83,14 +83,18 @@ def seen(t0, t1, blind):
     return parts
 
 
+SILENT = "silent"
+
+
 def agrees_with_truth(n, values):
-    """Whether the row of broker n (None: no row) fits what its process does."""
+    """Whether the row of broker n (None: no row) fits what its process does. A row that says that nothing is heard of its broker does
+    not say that it serves (ADR 22)."""
     row, ready = values.get(("row", n)), values.get(("ready", n), False)
     if row is None:
         return not ready
     if row[0] == "Draining":
         return ready or values.get(("process", n)) is not None
-    return (row[0] == "Serving") == ready
+    return (row[0] == "Serving" and row[2] != SILENT) == ready
 
 
 def views_of(brokers, values):

@@ -9,7 +9,7 @@ import time
 from kaaslib import batch, kube, wire
 from kaaslib.kube import kubectl
 from kaaslib.proc import stopped
-from kaaslib.recorded import LAG_S, SILENT_S, fault, within
+from kaaslib.recorded import fault, within
 from kaaslib.runner import check, eventually, hold
 from kaaslib.threads import Held
 
@@ -89,7 +89,7 @@ def all_brokers_are_terminated(c, t):
     check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
 
 
-@fault(lag_s=SILENT_S + LAG_S)
+@fault()
 def all_pods_start_cold(c, t):
     t0 = time.monotonic()
     kubectl("delete", "pod", "demo-0", "demo-1", "demo-2", "--grace-period=0", "--force", timeout_s=90)
@@ -98,7 +98,7 @@ def all_pods_start_cold(c, t):
     check(t.ids(t0, time.monotonic()) == {(0, 1, 2)}, "rows changed")
 
 
-@fault(lag_s=SILENT_S + LAG_S)
+@fault()
 def a_broker_is_frozen(c, t):
     t0, pid = time.monotonic(), c.pid(1)
     with stopped(pid):

@@ -11,7 +11,7 @@ import urllib.request
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
 from kaaslib.proc import ended, stopped
-from kaaslib.recorded import LAG_S, SILENT_S, fault
+from kaaslib.recorded import fault
 from kaaslib.runner import check, eventually, hold
 
 AWAY_S = 60 if os.environ.get("KAAS_SOAK") else 15
@@ -42,7 +42,7 @@ def api_answers():
     return kubectl("get", "--raw", "/readyz", ok=False, timeout_s=10).returncode == 0
 
 
-@fault(out=0, group_errors=False, lag_s=SILENT_S + LAG_S)
+@fault(out=0, group_errors=False)
 def the_api_server_is_stopped(c, t):
     t0, leaders = time.monotonic(), c.leaders(t.load.topic)
     with stopped(kube.apiserver_pid()):
@@ -162,7 +162,7 @@ def a_second_slice_by_hand_admits_nobody(c, t):
     return f"{len(events)} Events"
 
 
-@fault(lag_s=SILENT_S + LAG_S)
+@fault()
 def slices_by_hand_take_nobody_whom_another_lists(c, t):
     """A broker that is not wanted any more stays for as long as the Service's own slice lists it, whatever other slices say or have
     said (R4 to R6, R27). It is frozen: it neither hands over nor ends before the grace period is over."""

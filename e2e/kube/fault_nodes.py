@@ -7,7 +7,7 @@ import time
 
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
-from kaaslib.recorded import LAG_S, SILENT_S, fault, within
+from kaaslib.recorded import SILENT_S, fault, within
 from kaaslib.runner import check, eventually, hold
 from fault_rollouts import OPERATOR_S
 
@@ -65,7 +65,7 @@ def two_nodes_are_drained_at_once(c, t):
     return f"drained in {took:.0f} s"
 
 
-@fault(nodes=3, out=1, lag_s=SILENT_S + LAG_S)
+@fault(nodes=3, out=1)
 def a_node_loses_its_power(c, t):
     n, node = victims(c)[-1]
     here = pathlib.Path(os.environ["KC_HERE"])
@@ -83,7 +83,7 @@ def a_node_loses_its_power(c, t):
     return f"{node}{note}: Dead after {after:.2f} s"
 
 
-@fault(nodes=3, lag_s=SILENT_S + LAG_S)
+@fault(nodes=3)
 def a_node_is_cut_off_and_its_broker_goes_on_writing(c, t):
     """A producer inside the node reaches its broker all along: what that broker acknowledges must be in the log for all."""
     n, node = victims(c)[-1]

@@ -8,7 +8,7 @@ import time
 from kaaslib import kube
 from kaaslib.kube import get, kubectl
 from kaaslib.proc import stopped
-from kaaslib.recorded import LAG_S, SILENT_S, fault, within
+from kaaslib.recorded import fault, within
 from kaaslib.runner import check, eventually, hold, scenario
 
 SOAK = bool(os.environ.get("KAAS_SOAK"))
@@ -130,7 +130,7 @@ def an_update_whose_target_is_already_down(c, t):
     check_report(c, value, 3)
 
 
-@fault(out=1, lag_s=SILENT_S + LAG_S)
+@fault(out=1)
 def a_flapping_broker_resets_min_ready_seconds(c, t):
     least, usual = 8, c.object()["spec"]["minReadySeconds"]
     c.patch({"minReadySeconds": least})
@@ -185,7 +185,7 @@ def kill_operator(t):
     return f"another operator after {took:.1f} s"
 
 
-@fault(out=1, lag_s=SILENT_S + LAG_S)
+@fault(out=1)
 def the_operator_dies_during_a_rollout(c, t):
     t0 = time.monotonic()
     value = begin(c)
@@ -196,7 +196,7 @@ def the_operator_dies_during_a_rollout(c, t):
     return note
 
 
-@fault(out=1, lag_s=SILENT_S + LAG_S)
+@fault(out=1)
 def the_operator_dies_during_a_takeover(c, t):
     t0 = time.monotonic()
     c.kill(1)
@@ -206,7 +206,7 @@ def the_operator_dies_during_a_takeover(c, t):
     return note
 
 
-@fault(lag_s=SILENT_S + LAG_S)
+@fault()
 def the_operator_dies_during_a_scale_down(c, t):
     t0 = time.monotonic()
     c.scale(2)
@@ -218,7 +218,7 @@ def the_operator_dies_during_a_scale_down(c, t):
     return note
 
 
-@fault(out=1, lag_s=SILENT_S + LAG_S)
+@fault(out=1)
 def the_operator_dies_and_a_broker_is_silent(c, t):
     """The next operator never hears of that broker: the one before it may have, so it has the time of any broker (R62)."""
     t0, pid = time.monotonic(), c.pid(1)

@@ -289,7 +289,7 @@ void ko_cc_step(struct ko_cc *cc, int64_t now_ms)
         cc->dirty_root = true;
     }
     cc->dirty_shards |= ch.shards;
-    if (ch.active && (ch.rows || ch.shards)) {
+    if (ch.told || (ch.active && (ch.rows || ch.shards))) {
         cc->view_due = true;
     }
     if (ch.n_events) {

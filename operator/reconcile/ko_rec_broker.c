@@ -114,20 +114,25 @@ static json_t *status_of(struct ko_rec *r, const struct ko_view *v, int32_t i, c
     json_object_set_new(st, "podUID", json_string(row->pod_uid));
     json_object_set_new(st, "rack", json_string(row->rack));
     json_object_set_new(st, "node", json_string(p ? p->node : ""));
-    ko_cond_add(&l, "Ready", serving ? "True" : "False", kp_state_name(row->state), why);
-    bool silent = row->health == KP_DEAD, stalled = row->reason == KP_REASON_STALLED;
+    ko_cond_add(&l, "Ready",
+                !serving      ? "False"
+                : row->silent ? "Unknown"
+                              : "True",
+                serving && row->silent ? "Silent" : kp_state_name(row->state),
+                serving && row->silent ? "a report is overdue" : why);
+    bool dead = row->health == KP_DEAD, stalled = row->reason == KP_REASON_STALLED;
     bool writable = row->volume == KP_VOLUME_WRITABLE;
     ko_cond_add(&l, "StorageReady",
                 stalled    ? "False"
-                : silent   ? "Unknown"
+                : dead     ? "Unknown"
                 : writable ? "True"
                            : "False",
-                stalled  ? "StorageStalled"
-                : silent ? "BrokerDead"
-                         : ko_volume_reason(row->volume),
-                stalled              ? why
-                : silent || writable ? ""
-                                     : "records are refused, reads are served");
+                stalled ? "StorageStalled"
+                : dead  ? "BrokerDead"
+                        : ko_volume_reason(row->volume),
+                stalled            ? why
+                : dead || writable ? ""
+                                   : "records are refused, reads are served");
     json_object_set_new(st, "conditions", conds);
     return st;
 }

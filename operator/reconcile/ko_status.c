@@ -12,10 +12,10 @@ enum { LAST_SEEN_MS = 30000, BLOCKED_MS = 10000, DISAGREE_MS = 30000 };
 
 /* What the rows say, counted once. */
 struct sums {
-    int32_t serving, fenced, draining, stalled, alive, faulty;
+    int32_t serving, fenced, draining, stalled, alive, faulty, silent;
     enum kp_volume volume; /* of the first broker that cannot write */
     char volume_text[120];
-    char fenced_names[600], draining_names[600], version[40], first_fault[120];
+    char fenced_names[600], draining_names[600], silent_names[600], version[40], first_fault[120];
 };
 
 static int64_t parse_ms(const char *s)
@@ -31,11 +31,11 @@ const char *ko_volume_reason(enum kp_volume v)
                                       : "VolumeAnswers";
 }
 
-/* Why a row is what it is; of one that serves, what is wrong with its volume. */
+/* Why a row is what it is; of one that serves, that nothing is heard of it, or what its volume refuses. */
 static const char *why_of(const struct kp_row *row)
 {
     const char *why = kp_reason_name(row->reason);
-    return *why ? why : kp_volume_name(row->volume);
+    return *why ? why : row->silent ? "silent" : kp_volume_name(row->volume);
 }
 
 json_t *ko_row_json(const struct kp_row *row, const json_t *old, int64_t now_wall_ms)
@@ -99,6 +99,10 @@ static void sum_row(struct sums *s, const struct ko_rc *c, const struct kp_row *
         s->fenced++;
         append(s->fenced_names, sizeof(s->fenced_names), name, row->id);
     }
+    if (row->silent) {
+        s->silent++;
+        append(s->silent_names, sizeof(s->silent_names), name, row->id);
+    }
     bool planned = row->reason == KP_REASON_BOOTING || row->reason == KP_REASON_NEVER_SEEN ||
                    row->reason == KP_REASON_DRAINED;
     if (row->state == KP_FENCED && !(planned && c->rolling) && row->reason != KP_REASON_BOOTING) {
@@ -159,6 +163,9 @@ static void ready_condition(struct ko_cond_list *l, const struct ko_rc *c, const
     } else if (v->offline > 0) {
         snprintf(text, sizeof(text), "%d partitions are offline", v->offline);
         ko_cond_add(l, "Ready", "False", "PartitionsOffline", text);
+    } else if (s->silent > 0) {
+        snprintf(text, sizeof(text), "a report is overdue of %.200s", s->silent_names);
+        ko_cond_add(l, "Ready", "Unknown", "BrokersSilent", text);
     } else {
         snprintf(text, sizeof(text), "all %d brokers serve", c->spec->replicas);
         ko_cond_add(l, "Ready", "True", "AllBrokersServing", text);

@@ -141,7 +141,7 @@ static void start_engine(struct rig *r, char cluster_id[KC_UUID_B64_LEN + 1])
     KC_ASSERT(rc == 0);
 }
 
-static void start_control(struct rig *r, const char *cluster_id)
+static void start_control(struct rig *r, int flags, const char *cluster_id)
 {
     char image[100], token[100];
     snprintf(image, sizeof(image), "%s/image", r->dir);
@@ -161,13 +161,15 @@ static void start_control(struct rig *r, const char *cluster_id)
                         .operator_host = "127.0.0.1",
                         .operator_port = r->op.port,
                         .token_file = token,
-                        .interval_ms = 300,
-                        .timeout_ms = 900,
+                        .interval_ms = flags & RIG_SLOW ? 60000 : 300,
+                        .timeout_ms = flags & RIG_SLOW        ? 180000
+                                      : flags & RIG_IMPATIENT ? 900
+                                                              : 20000,
                         .source = KL_SOURCE_DIRECTORY,
                         .image_name = "demo-image",
                         .image_dir = image,
-                        .drain_ms = 3000,
-                        .leave_ms = 4000,
+                        .drain_ms = flags & RIG_SLOW_DRAIN ? 60000 : 3000,
+                        .leave_ms = flags & RIG_SLOW_DRAIN ? 61000 : 4000,
                         .engine = r->engine,
                         .data = r->data,
                         .on_image = on_image,
@@ -203,7 +205,7 @@ void rig_start(struct rig *r, int flags)
     }
     char id[KC_UUID_B64_LEN + 1] = "";
     start_engine(r, id);
-    start_control(r, id);
+    start_control(r, flags, id);
 }
 
 /* Everything is dropped first, as after a fence, so that no log is left open. */

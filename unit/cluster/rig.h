@@ -24,7 +24,10 @@ struct rig {
     uv_timer_t settle;
 };
 
-enum { RIG_DATA_LATER = 1 }; /* the data loops do not run yet */
+/* DATA_LATER: the data loops do not run yet. IMPATIENT: an operator silent for 0.9 s is given up, not for 20 s.
+ * SLOW, SLOW_DRAIN: a minute between heartbeats, or to the deadline of a drain, so that what is awaited sooner
+ * did not wait for it. */
+enum { RIG_DATA_LATER = 1, RIG_IMPATIENT = 2, RIG_SLOW = 4, RIG_SLOW_DRAIN = 8 };
 void rig_start(struct rig *r, int flags);
 void rig_run_data(struct rig *r);
 void rig_stop(struct rig *r);
@@ -50,6 +53,6 @@ int rig_count(const struct rig *r, const char *sub); /* entries of a folder of t
 /* Waits for the next admin change that was settled; its message is not kept. */
 struct kb_admin_result rig_settled(void);
 
-#define RIG_WAIT(r, cond, ctx) KT_TRUE(rig_wait((r), (cond), (ctx), 5000))
+#define RIG_WAIT(r, cond, ctx) KT_TRUE(rig_wait((r), (cond), (ctx), 20000))
 
 #endif

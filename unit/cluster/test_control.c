@@ -29,9 +29,9 @@ static bool draining(const struct fop_heard *h, void *ctx)
 }
 
 /* Starts, joins with the first n partitions of "t" assigned to broker 0, and serves. */
-static struct clf_topic *up(struct rig *r, int n)
+static struct clf_topic *up_as(struct rig *r, int flags, int n)
 {
-    rig_start(r, 0);
+    rig_start(r, flags);
     struct clf_topic *t = clf_topic(&r->cluster, "t", 4);
     for (int i = 0; i < n; i++) {
         t->parts[i].assigned = 0;
@@ -40,6 +40,11 @@ static struct clf_topic *up(struct rig *r, int n)
     RIG_WAIT(r, serving, NULL);
     RIG_WAIT(r, leads, &n);
     return t;
+}
+
+static struct clf_topic *up(struct rig *r, int n)
+{
+    return up_as(r, 0, n);
 }
 
 static void a_broker_says_hello_takes_over_and_serves(void)
@@ -84,7 +89,7 @@ static bool status_count(const struct fop_heard *h, void *ctx)
 static void W4_a_silent_operator_is_dialled_again(void)
 {
     struct rig r;
-    up(&r, 2);
+    up_as(&r, RIG_IMPATIENT, 2);
     struct fop_heard h;
     int hellos = fop_copy(&r.op, &h)->hellos + 1, fulls = h.fulls;
     r.say.mute = true;
@@ -103,13 +108,11 @@ static void W4_a_silent_operator_is_dialled_again(void)
 static void R51_a_lost_stream_is_redialled_within_the_interval(void)
 {
     struct rig r;
-    up(&r, 1);
+    up_as(&r, RIG_SLOW, 1);
     struct fop_heard h;
     int hellos = fop_copy(&r.op, &h)->hellos + 1;
-    int64_t t0 = kc_mono_ms();
     fop_drop_streams(&r.op);
     RIG_WAIT(&r, greeted, &hellos);
-    KT_TRUE(kc_mono_ms() - t0 < 300);
     rig_stop(&r);
 }
 
@@ -133,7 +136,7 @@ static void R41_R47_a_wedge_is_told_over_a_living_stream(void)
     struct fop_heard h;
     int hellos = fop_copy(&r.op, &h)->hellos;
     kd_test_wedge(r.data, true);
-    KT_TRUE(rig_wait(&r, unhealthy, NULL, 8000));
+    RIG_WAIT(&r, unhealthy, NULL);
     fop_copy(&r.op, &h);
     KT_EQ(h.hellos, hellos);
     KT_TRUE(h.serving);
@@ -160,7 +163,7 @@ static void R46_a_stalled_storage_is_told_over_a_living_stream(void)
     t->parts[1].assigned = 0;
     rig_publish(&r);
     rig_await_held();
-    KT_TRUE(rig_wait(&r, stalled, NULL, 8000));
+    RIG_WAIT(&r, stalled, NULL);
     fop_copy(&r.op, &h);
     KT_EQ(h.hellos, hellos);
     KT_TRUE(h.storage_stalled);
@@ -336,10 +339,8 @@ static void R23_R24_R26_a_drain_is_told_before_anything_is_given_up(void)
 {
     struct rig r;
     struct clf_topic *t = up(&r, 2);
-    int64_t t0 = kc_mono_ms();
     rt_call(&r.control, drain, &r);
     RIG_WAIT(&r, draining, NULL);
-    KT_TRUE(kc_mono_ms() - t0 < 300);
     struct fop_heard h;
     int more = fop_copy(&r.op, &h)->stream_statuses + 2;
     KT_EQ(h.drained_led, 2);
@@ -357,17 +358,25 @@ static void R23_R24_R26_a_drain_is_told_before_anything_is_given_up(void)
     rig_stop(&r);
 }
 
+/* R24: at once, not with the heartbeat that is due in a minute. */
+static void R24_a_drain_waits_for_no_heartbeat(void)
+{
+    struct rig r;
+    up_as(&r, RIG_SLOW, 2);
+    rt_call(&r.control, drain, &r);
+    RIG_WAIT(&r, draining, NULL);
+    rig_stop(&r);
+}
+
 /* R29: nobody else is alive: seal everything and leave at once, not at the deadline. */
 static void R29_the_last_broker_seals_and_leaves_at_once(void)
 {
     struct rig r;
-    up(&r, 2);
+    up_as(&r, RIG_SLOW_DRAIN, 2);
     r.cluster.rows[1].health = r.cluster.rows[2].health = KP_DEAD;
     rig_publish(&r);
-    int64_t t0 = kc_mono_ms();
     rt_call(&r.control, drain, &r);
     RIG_WAIT(&r, is_drained, &r);
-    KT_TRUE(kc_mono_ms() - t0 < 2500);
     KT_EQ(kd_n_open(r.data), 0);
     rig_stop(&r);
 }
@@ -519,7 +528,7 @@ KT_MAIN("kl_control", KT(a_broker_says_hello_takes_over_and_serves),
         KT(a_condemned_hello_registers_another_incarnation),
         KT(a_planned_move_is_followed_phase_by_phase),
         KT(R23_R24_R26_a_drain_is_told_before_anything_is_given_up),
-        KT(R29_the_last_broker_seals_and_leaves_at_once),
+        KT(R24_a_drain_waits_for_no_heartbeat), KT(R29_the_last_broker_seals_and_leaves_at_once),
         KT(R29_at_the_deadline_of_a_drain_everything_is_sealed),
         KT(a_tombstone_is_removed_by_its_last_leader), KT(the_inventory_is_sent_when_asked),
         KT(an_admin_change_is_repeated_with_its_sequence),

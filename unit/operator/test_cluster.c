@@ -252,6 +252,33 @@ static void the_condition_names_what_is_stuck(void)
     bed_stop(&b);
 }
 
+/* ADR 22: a broker whose report is overdue serves as far as is decided, and is not said to. */
+static void a_silent_broker_is_not_said_to_be_ready(void)
+{
+    struct bed b;
+    bed_start_cluster(&b, "");
+    for (int i = 0; i < 2; i++) {
+        bool silent = i == 0;
+        struct ko_view *v = op_view();
+        v->rows[1].silent = silent;
+        b.cb.view(b.cb.ctx, v);
+        bed_settle(&b);
+        KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-1"), 200);
+        KT_STR(bed_cond(&b, "Ready"), silent ? "Unknown" : "True");
+        KT_STR(kc_json_str(b.doc, "status.state", ""), "Serving");
+        KT_STR(kc_json_str(b.doc, "status.reason", ""), silent ? "silent" : "");
+        KT_EQ(bed_get(&b, KO_KAASBROKER, "demo-0"), 200);
+        KT_STR(bed_cond(&b, "Ready"), "True");
+        KT_EQ(bed_get(&b, KO_KAASCLUSTER, "demo"), 200);
+        const json_t *ready = ko_cond_find(kc_json_at(b.doc, "status.conditions"), "Ready");
+        KT_STR(kc_json_str(ready, "status", ""), silent ? "Unknown" : "True");
+        KT_STR(kc_json_str(ready, "message", ""),
+               silent ? "a report is overdue of demo-1" : "all 3 brokers serve");
+        KT_EQ(kc_json_int(b.doc, "status.serving", -1), 3);
+    }
+    bed_stop(&b);
+}
+
 static void last_seen_is_coarse_while_alive_and_exact_when_frozen(void) /* R13 */
 {
     struct bed b;
@@ -282,5 +309,5 @@ KT_MAIN("operator/cluster", KT(a_cluster_gets_its_objects), KT(drift_is_put_righ
         KT(an_invalid_spec_says_why_and_the_old_one_goes_on), KT(a_standby_writes_nothing),
         KT(a_deleted_cluster_leaves_nothing_but_its_volume), KT(status_shows_the_registry),
         KT(a_broker_that_cannot_write_says_so_and_stays_ready),
-        KT(the_condition_names_what_is_stuck),
+        KT(the_condition_names_what_is_stuck), KT(a_silent_broker_is_not_said_to_be_ready),
         KT(last_seen_is_coarse_while_alive_and_exact_when_frozen))

@@ -100,6 +100,49 @@ static void W4_a_silent_broker_is_lost_after_the_timeout_only(void)
     kpt_fini(&w);
 }
 
+/* ADR 22: status says that a report is overdue; nothing is decided, and no image is published for it. */
+static void a_silent_broker_is_told_before_it_is_lost(void)
+{
+    begin(3);
+    kpt_run(&w, 35000);
+    uint64_t before = w.generation;
+    w.b[1].frozen = true;
+    kpt_run(&w, 400);
+    KT_FALSE(kpt_row(&w, 1)->silent);
+    kpt_run(&w, 1200);
+    const struct kp_row *r = kpt_row(&w, 1);
+    KT_TRUE(r->silent);
+    KT_EQ(r->health, KP_ALIVE);
+    KT_EQ(r->state, KP_SERVING);
+    KT_EQ(r->reason, KP_REASON_NONE);
+    w.b[1].frozen = false;
+    kpt_run(&w, 1100);
+    KT_FALSE(kpt_row(&w, 1)->silent);
+    KT_FALSE(kpt_row(&w, 0)->silent);
+    KT_EQ(w.generation, before);
+    KT_TRUE(led_by(1) > 0);
+    kpt_fini(&w);
+}
+
+/* A new operator has not decided yet: it shows the row of the one before, and that it has heard nothing. */
+static void a_silent_broker_is_told_by_an_operator_that_has_not_decided(void)
+{
+    begin(3);
+    w.b[1].frozen = true;
+    kpt_operator_change(&w);
+    kpt_run(&w, 900);
+    KT_FALSE(kpt_row(&w, 1)->silent);
+    kpt_run(&w, 300);
+    KT_FALSE(w.ch.active);
+    KT_TRUE(kpt_row(&w, 1)->silent);
+    KT_FALSE(kpt_row(&w, 0)->silent);
+    KT_EQ(kpt_row(&w, 1)->health, KP_ALIVE);
+    kpt_run(&w, 3000);
+    KT_EQ(kpt_row(&w, 1)->health, KP_DEAD);
+    KT_FALSE(kpt_row(&w, 1)->silent);
+    kpt_fini(&w);
+}
+
 static void many_silent_at_once_wait_one_more_timeout_and_confirm_the_lease(void)
 {
     begin(3);
@@ -500,6 +543,8 @@ KT_MAIN("liveness", KT(R1_R11_R12_R14_dead_keeps_its_row_and_leads_nothing),
         KT(R13_last_seen_is_frozen_and_survives_an_operator_change),
         KT(R13_idle_rows_are_written_no_more_than_once_in_30_s),
         KT(R51_a_closed_stream_gives_one_interval_to_redial),
+        KT(a_silent_broker_is_told_before_it_is_lost),
+        KT(a_silent_broker_is_told_by_an_operator_that_has_not_decided),
         KT(W4_a_silent_broker_is_lost_after_the_timeout_only),
         KT(many_silent_at_once_wait_one_more_timeout_and_confirm_the_lease),
         KT(many_silent_that_return_in_time_move_nothing), KT(our_own_pause_is_nobodys_death),

@@ -203,10 +203,8 @@ static void the_directory_is_followed(void)
     n_told = 0;
     told_generation = 0;
     rt_call(&loop, begin, NULL);
-    int64_t t0 = kc_mono_ms();
     rt_loop_run(&loop);
     KT_EQ(n_told, 3);
-    KT_TRUE(kc_mono_ms() - t0 < 2000);
     rt_pool_free(pool);
     done();
 }

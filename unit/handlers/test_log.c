@@ -193,7 +193,7 @@ static void a_long_poll_wakes_when_records_come(void)
     up(2);
     hx_dial(&h, &other, 0);
     struct ask a = plain;
-    a.wait_ms = 15000;
+    a.wait_ms = 120000;
     a.n = 2;
     int64_t start = kc_mono_ms();
     send_fetch(&other, &a);
@@ -203,7 +203,7 @@ static void a_long_poll_wakes_when_records_come(void)
     KT_EQ(produce(9, -1, 1, 10).error_code, 0);
     const struct kw_fetch_response *r = hx_receive(&other, FETCH, 12);
     KT_REQUIRE(r != NULL);
-    KT_TRUE(kc_mono_ms() - start < 10000);
+    KT_TRUE(kc_mono_ms() - start < 60000);
     KT_EQ(r->responses[0].partitions[0].records.len, 0);
     KT_TRUE(r->responses[0].partitions[1].records.len > 0);
     hx_hang_up(&other);
@@ -240,6 +240,21 @@ static void a_long_poll_ends_at_its_deadline_and_when_leadership_leaves(void)
     down(0);
 }
 
+/* The answers that say where a partition went wait for nothing: the quickest of some is quicker than the wait for one that comes. */
+static struct kw_produce_response_partition_produce_response refused_at_once(int16_t version)
+{
+    struct kw_produce_response_partition_produce_response pr;
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < 10; i++) {
+        int64_t start = kc_mono_ms();
+        pr = produce(version, -1, 0, 10);
+        least = KC_MIN(least, kc_mono_ms() - start);
+        KT_EQ(pr.error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
+    }
+    KT_TRUE(least < 150);
+    return pr;
+}
+
 static void requests_wait_a_moment_for_a_partition_on_its_way_here(void)
 {
     up(1);
@@ -258,9 +273,7 @@ static void requests_wait_a_moment_for_a_partition_on_its_way_here(void)
     KT_TRUE(kc_mono_ms() - start >= 150);
     h.topics[0].parts[0].assigned = 2; /* nor is it meant to: no wait */
     hx_publish(&h);
-    start = kc_mono_ms();
-    KT_EQ(produce(9, -1, 0, 10).error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
-    KT_TRUE(kc_mono_ms() - start < 150);
+    refused_at_once(9);
     down(0);
 }
 
@@ -306,11 +319,8 @@ static void requests_wait_for_a_partition_that_comes_back(void)
 {
     up(1);
     hx_close_part(&h, &h.topics[0], 0, 2);
-    int64_t start = kc_mono_ms(); /* an image from before the release: no wait */
-    struct kw_produce_response_partition_produce_response pr = produce(10, -1, 0, 10);
-    KT_EQ(pr.error_code, KAFKA_NOT_LEADER_OR_FOLLOWER);
-    KT_EQ(pr.current_leader.leader_id, 2);
-    KT_TRUE(kc_mono_ms() - start < 150);
+    struct kw_produce_response_partition_produce_response pr = refused_at_once(10);
+    KT_EQ(pr.current_leader.leader_id, 2); /* an image from before the release: no wait */
     h.topics[0].parts[0].move =
         (struct kp_move){.id = 7, .from = 2, .to = 1, .phase = KP_MOVE_RELEASE};
     hx_publish(&h);

@@ -190,9 +190,13 @@ static void scrapers_that_do_not_read_do_not_delay_a_probe(void)
     for (int i = 0; i < SLOW; i++) {
         slow[i] = ask_and_not_read(rt_http_port(h));
     }
-    int64_t before = kc_mono_ms();
-    KT_EQ(ask(rt_http_port(h), "GET /readyz HTTP/1.1\r\n\r\n"), 200);
-    KT_TRUE(kc_mono_ms() - before < 500);
+    int64_t least = INT64_MAX; /* who had to wait for them would wait each time */
+    for (int i = 0; i < 20; i++) {
+        int64_t before = kc_mono_ms();
+        KT_EQ(ask(rt_http_port(h), "GET /readyz HTTP/1.1\r\n\r\n"), 200);
+        least = KC_MIN(least, kc_mono_ms() - before);
+    }
+    KT_TRUE(least < 500);
     for (int i = 0; i < SLOW; i++) { /* and yet they get all of it, in the end */
         static char buf[64 * 1024];
         size_t got = 0;

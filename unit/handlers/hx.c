@@ -178,6 +178,7 @@ void hx_open_part(struct hx *h, const struct hx_topic *t, int32_t p)
                                    .ctx = &o};
     struct ki_image *im = kb_image(&h->app);
     kb_log_config(&h->app, im, ki_topic_by_id(im, &t->id), &o.args.config);
+    o.args.config.retention_ms = -1; /* the records of tests are of 1970 */
     ki_image_unref(im);
     KT_REQUIRE(ks_log_open(h->app.engine, &o.args) != NULL);
     hx_await(&o.done);

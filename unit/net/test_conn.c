@@ -14,7 +14,7 @@
 #include "kt_net.h"
 #include "net/kn_net.h"
 
-enum { MAX_FRAME = 1 << 20, WAIT_MS = 5000 };
+enum { MAX_FRAME = 1 << 20, WAIT_MS = 20000 };
 
 /* The first byte of a test frame says what is done with it: 'e' echoes it; 'h' holds the answer
  * until a 'r' frame on any connection releases all held ones, newest first; 'n' answers nothing; 'q'

@@ -31,7 +31,8 @@ void kl_apply_view(struct kl_cluster *k)
     if (!im) {
         return;
     }
-    bool confirmed = kl_view_confirmed(&k->view);
+    bool confirmed =
+        kl_view_confirmed(&k->view) && (k->plan->boot_frozen || kl_view_caught_up(&k->view));
     struct ki_image *old = k->plan->image ? ki_image_ref(k->plan->image) : NULL;
     if (im != old) {
         learn_slot_topics(k, im);

@@ -37,6 +37,7 @@ static void registered(struct kl_cluster *k, const struct kc_uuid *inc, int64_t 
     k->reg.incarnation = *inc;
     k->reg.since_ms = now_ms;
     k->incarnations++;
+    kl_view_begin(&k->view);
     kl_plan_incarnation(k->plan, inc, now_ms);
     kl_hb_redial(k->hb);
 }

@@ -153,7 +153,34 @@ bool kl_view_current_term(const struct kl_view *v, uint64_t term)
     return term >= v->term;
 }
 
-bool kl_view_answer(struct kl_view *v, const struct kp_order *order)
+void kl_view_begin(struct kl_view *v)
+{
+    v->due_unknown = true;
+}
+
+bool kl_view_caught_up(const struct kl_view *v)
+{
+    if (!v->document || v->due_unknown) {
+        return false;
+    }
+    const char *uid = v->document->order.uid; /* "": a mounted copy, which does not know it */
+    return (!*uid || strcmp(uid, v->due.uid) == 0) &&
+           kp_order_cmp(&v->document->order, &v->due) >= 0;
+}
+
+/* True: the document is known to be new enough, now. */
+static bool learn_due(struct kl_view *v, const struct kp_order *order)
+{
+    bool another = v->due.uid[0] && strcmp(v->due.uid, order->uid) != 0;
+    if (!order->uid[0] || !(v->due_unknown || another)) {
+        return false;
+    }
+    v->due = *order;
+    v->due_unknown = false;
+    return kl_view_caught_up(v);
+}
+
+static bool confirm(struct kl_view *v, const struct kp_order *order)
 {
     v->term = KC_MAX(v->term, order->term);
     if (!v->document || v->answered || order->uid[0] == '\0' ||
@@ -173,6 +200,12 @@ bool kl_view_answer(struct kl_view *v, const struct kp_order *order)
     }
     v->answered = strcmp(v->document->order.uid, order->uid) == 0;
     return v->answered;
+}
+
+bool kl_view_answer(struct kl_view *v, const struct kp_order *order)
+{
+    bool caught_up = learn_due(v, order);
+    return confirm(v, order) || caught_up;
 }
 
 static struct kl_pushed *pushed_of(struct kl_view *v, int32_t broker)

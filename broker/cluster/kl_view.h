@@ -25,6 +25,8 @@ struct kl_view {
     bool fresh; /* the document was read from where it is kept, not from a copy */
     bool answered; /* its order was repeated by the active operator */
     uint64_t term; /* the highest any active operator has shown */
+    bool due_unknown; /* the active operator is yet to say what it has published */
+    struct kp_order due; /* what it had, when this incarnation came to it */
     int32_t n_pushed;
     struct kl_pushed pushed[KP_BROKERS_MAX];
     int32_t n_leads;
@@ -45,5 +47,11 @@ bool kl_view_push(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
 bool kl_view_leads(struct kl_view *v, const Kaas__Heartbeat__StatusAnswer *a,
                    const struct kp_order *order);
 bool kl_view_confirmed(const struct kl_view *v);
+/* Another incarnation begins: it may come from a time away, with a document of that time, which says
+ * nothing of what happened meanwhile although rows that are pushed name the incarnation as alive. */
+void kl_view_begin(struct kl_view *v);
+/* Whether the document is not older than what the active operator had published when it first answered
+ * since then: who serves by an older one sends its clients to where the leaders were (R38). */
+bool kl_view_caught_up(const struct kl_view *v);
 
 #endif

@@ -231,6 +231,39 @@ static void R58_not_serving_while_taking_over(void)
     rig_stop(&r);
 }
 
+static bool applied(const struct fop_heard *h, void *ctx)
+{
+    return h->image_generation == *(uint64_t *)ctx;
+}
+
+/* R38: a row that is pushed, or a document of the time before, is not today's image: by that one the broker would
+ * claim what others lead, and send its clients to where the leaders were. */
+static void R38_an_image_older_than_what_is_published_starts_nothing(void)
+{
+    struct rig r;
+    int one = 1, more;
+    struct fop_heard h;
+    rig_start(&r, 0);
+    clf_topic(&r.cluster, "t", 1)->parts[0].assigned = 0;
+    RIG_WAIT(&r, greeted, &one);
+    r.cluster.rows[0].incarnation = fop_copy(&r.op, &h)->incarnation;
+    r.cluster.order.generation = 9;
+    rig_say(&r);
+    more = fop_copy(&r.op, &h)->stream_statuses + 2;
+    RIG_WAIT(&r, status_count, &more);
+    r.cluster.order.generation = 3;
+    rig_publish(&r);
+    uint64_t generation = r.cluster.order.generation;
+    RIG_WAIT(&r, applied, &generation);
+    KT_FALSE(rig_wait(&r, serving, NULL, 700));
+    KT_EQ(kd_n_open(r.data), 0);
+    r.cluster.order.generation = 9;
+    rig_publish(&r);
+    RIG_WAIT(&r, serving, NULL);
+    RIG_WAIT(&r, leads, &one);
+    rig_stop(&r);
+}
+
 static bool another_incarnation(const struct fop_heard *h, void *ctx)
 {
     return !kc_uuid_eq(&h->incarnation, ctx);
@@ -485,11 +518,6 @@ static void an_admin_change_without_an_operator_times_out(void)
     rig_stop(&r);
 }
 
-static bool applied(const struct fop_heard *h, void *ctx)
-{
-    return h->image_generation == *(uint64_t *)ctx;
-}
-
 /* A standby's word decides nothing; neither does an operator of an older term. */
 static void only_the_active_operator_decides(void)
 {
@@ -524,6 +552,7 @@ KT_MAIN("kl_control", KT(a_broker_says_hello_takes_over_and_serves),
         KT(R41_R47_a_wedge_is_told_over_a_living_stream),
         KT(R46_a_stalled_storage_is_told_over_a_living_stream),
         KT(R56_a_takeover_that_hangs_holds_up_no_loop), KT(R58_not_serving_while_taking_over),
+        KT(R38_an_image_older_than_what_is_published_starts_nothing),
         KT(a_condemned_incarnation_is_replaced),
         KT(a_condemned_hello_registers_another_incarnation),
         KT(a_planned_move_is_followed_phase_by_phase),

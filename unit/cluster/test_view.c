@@ -294,6 +294,38 @@ static void an_older_term_is_recognised(void)
     done();
 }
 
+/* R38: a broker that was away has a document of then, and hears at once that it is alive again. */
+static void a_document_of_the_time_away_is_not_caught_up(void)
+{
+    setup();
+    KT_FALSE(kl_view_caught_up(&v));
+    KT_TRUE(apply(true));
+    kl_view_begin(&v);
+    KT_FALSE(kl_view_caught_up(&v)); /* nobody has said what is published */
+    struct kp_order published = c.order;
+    KT_FALSE(kl_view_answer(&v, &(struct kp_order){.term = 1}));
+    published.generation += 2;
+    KT_FALSE(kl_view_answer(&v, &published));
+    KT_FALSE(kl_view_caught_up(&v));
+    KT_TRUE(apply(true));
+    KT_FALSE(kl_view_caught_up(&v));
+    KT_TRUE(apply(true));
+    KT_TRUE(kl_view_caught_up(&v));
+    published.generation += 5; /* what is published from then on need not be awaited */
+    kl_view_answer(&v, &published);
+    KT_TRUE(kl_view_caught_up(&v));
+    kl_view_begin(&v);
+    KT_TRUE(kl_view_answer(&v, &c.order)); /* nothing was missed: known with the answer */
+    KT_TRUE(kl_view_caught_up(&v));
+    snprintf(published.uid, sizeof(published.uid), "another");
+    kl_view_answer(&v, &published);
+    KT_FALSE(kl_view_caught_up(&v)); /* the image was made anew */
+    c.order = published;
+    KT_TRUE(apply(true));
+    KT_TRUE(kl_view_caught_up(&v));
+    done();
+}
+
 KT_MAIN("kl_view", KT(documents_never_go_back_in_order),
         KT(a_new_uid_replaces_and_a_copy_without_one_does_not),
         KT(a_copy_is_confirmed_by_an_answer_of_its_order),
@@ -302,4 +334,5 @@ KT_MAIN("kl_view", KT(documents_never_go_back_in_order),
         KT(a_document_that_agrees_ends_a_push), KT(brokers_come_and_go_by_push),
         KT(a_pushed_leader_stands_until_the_document_is_as_new),
         KT(leaders_of_another_image_are_not_taken), KT(rows_and_leaders_are_pushed_side_by_side),
-        KT(a_flood_of_leaders_is_bounded), KT(an_older_term_is_recognised))
+        KT(a_flood_of_leaders_is_bounded), KT(an_older_term_is_recognised),
+        KT(a_document_of_the_time_away_is_not_caught_up))

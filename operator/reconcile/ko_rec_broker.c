@@ -114,12 +114,13 @@ static json_t *status_of(struct ko_rec *r, const struct ko_view *v, int32_t i, c
     json_object_set_new(st, "podUID", json_string(row->pod_uid));
     json_object_set_new(st, "rack", json_string(row->rack));
     json_object_set_new(st, "node", json_string(p ? p->node : ""));
+    bool silent = serving && row->silent;
     ko_cond_add(&l, "Ready",
-                !serving      ? "False"
-                : row->silent ? "Unknown"
-                              : "True",
-                serving && row->silent ? "Silent" : kp_state_name(row->state),
-                serving && row->silent ? "a report is overdue" : why);
+                silent    ? "Unknown"
+                : serving ? "True"
+                          : "False",
+                silent ? "Silent" : kp_state_name(row->state),
+                silent ? "a report is overdue" : why);
     bool dead = row->health == KP_DEAD, stalled = row->reason == KP_REASON_STALLED;
     bool writable = row->volume == KP_VOLUME_WRITABLE;
     ko_cond_add(&l, "StorageReady",

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/kc_clock.h"
 #include "base/kc_json.h"
 #include "base/kc_mem.h"
 #include "cl_fixture.h"

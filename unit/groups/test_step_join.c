@@ -194,7 +194,7 @@ static void ids_given_out_are_found_without_looking_through_all(void)
         snprintf(id, sizeof(id), "no-%010d", i);
         KT_FALSE(kg_pending_remove(&g, kc_str_of(id)));
     }
-    KT_TRUE(kc_mono_ms() - before < 30000);
+    KT_TRUE(kc_mono_ms() - before < 3000);
     for (int i = 0; i < KG_PENDING_MAX; i += 2) { /* the last takes the place of the one removed */
         snprintf(id, sizeof(id), "id-%010d", i);
         KT_TRUE(kg_pending_remove(&g, kc_str_of(id)));

@@ -12,7 +12,7 @@
 #include "wire/kw_errors.h"
 #include "wire/kw_metadata.h"
 
-enum { MANY = 60000, IN_TIME_MS = 60000, NAME = 16 };
+enum { MANY = 60000, IN_TIME_MS = 3000, NAME = 16 };
 
 static struct hx h;
 static struct hx_client c;

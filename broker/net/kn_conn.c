@@ -10,15 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 
-enum { FIRST_ROOM = 512, IOVS = 64, READS_A_TURN = 4, BYTES_PER_S = 64 * 1024, SMALL = 16 * 1024 };
+enum { FIRST_ROOM = 512, READS_A_TURN = 4, BYTES_PER_S = 64 * 1024, SMALL = 16 * 1024 };
 
-static void flush(struct kn_conn *c);
 static void receive(struct kn_conn *c);
 
 struct rt_loop *kn_conn_loop(const struct kn_conn *c)
@@ -56,32 +54,9 @@ void kn_conn_unref(struct kn_conn *c)
     }
 }
 
-/* ---- answers ---- */
-
-struct kn_answer *kn_answer_new(int32_t n)
-{
-    struct kn_answer *a = kc_try_zalloc(1, sizeof(*a) + (size_t)n * sizeof(a->segs[0]));
-    if (a) {
-        a->n = n;
-    }
-    return a;
-}
-
-void kn_answer_free(struct kn_answer *a)
-{
-    if (!a) {
-        return;
-    }
-    for (int32_t i = 0; i < a->n; i++) {
-        kc_buf_unref(a->segs[i].buf);
-    }
-    kc_free(a->own);
-    kc_free(a);
-}
-
 /* ---- the budget ---- */
 
-static void charge(struct kn_conn *c, int64_t bytes)
+void kn_conn_charge(struct kn_conn *c, int64_t bytes)
 {
     c->charged += bytes;
     atomic_fetch_add_explicit(&c->server->counters.inflight_bytes, bytes, memory_order_relaxed);
@@ -97,14 +72,14 @@ void kn_charge(struct kn_conn *c, struct kn_place *place, size_t bytes)
 {
     if (c->open) {
         place->charged += bytes;
-        charge(c, (int64_t)bytes);
+        kn_conn_charge(c, (int64_t)bytes);
     }
 }
 
 /* Replaces the buffer of the frame under way; its room is what counts. */
 static void set_in(struct kn_conn *c, struct kc_buf *b)
 {
-    charge(c, (b ? (int64_t)b->len : 0) - (c->in ? (int64_t)c->in->len : 0));
+    kn_conn_charge(c, (b ? (int64_t)b->len : 0) - (c->in ? (int64_t)c->in->len : 0));
     c->in = b;
     if (!b) {
         c->in_len = 0;
@@ -161,15 +136,12 @@ void kn_close(struct kn_conn *c, const char *why)
         c->loop->favoured = NULL;
     }
     drop_in(c);
-    for (struct kn_answer *a; (a = c->out);) {
-        c->out = a->next;
-        kn_answer_free(a);
-    }
+    kn_out_drop(c);
     for (struct kn_answer *a; (a = c->parked);) {
         c->parked = a->next;
         kn_answer_free(a);
     }
-    charge(c, -c->charged);
+    kn_conn_charge(c, -c->charged);
     atomic_fetch_sub(&c->server->counters.connections, 1);
     uv_poll_stop(&c->poll);
     uv_close((uv_handle_t *)&c->poll, on_poll_closed);
@@ -264,7 +236,7 @@ static size_t parse(struct kn_conn *c, const uint8_t *data, size_t len)
         if (place.seq == c->next_out) {
             c->overlap = c->server->handler.overlaps(s.ptr, s.len);
         }
-        charge(c, n);
+        kn_conn_charge(c, n);
         if (c->loop->favoured == c) {
             c->loop->favoured = NULL; /* one frame was its due */
         }
@@ -316,14 +288,14 @@ void kn_conn_resume(struct kn_conn *c)
     if (!c->open || c->in_parse) {
         return;
     }
-    flush(c); /* before what comes next: it may close the connection */
+    kn_out_flush(c); /* before what comes next: it may close the connection */
     c->in_parse = true;
     if (c->open && c->in_len) {
         parse_kept(c);
     }
     c->in_parse = false;
     if (c->open) {
-        flush(c);
+        kn_out_flush(c);
     }
     if (c->open) {
         poll_for(c);
@@ -340,7 +312,7 @@ static void on_ready(uv_poll_t *p, int status, int events)
         return;
     }
     if (events & UV_WRITABLE) {
-        flush(c);
+        kn_out_flush(c);
     }
     if (c->open && (events & UV_READABLE)) {
         receive(c);
@@ -433,76 +405,7 @@ static void receive(struct kn_conn *c)
     c->in_parse = false;
 }
 
-static void sent(struct kn_conn *c, size_t n)
-{
-    while (c->out) {
-        struct kn_answer *a = c->out;
-        size_t left = a->segs[a->at].len - a->off;
-        size_t take = KC_MIN(left, n);
-        a->off += take;
-        n -= take;
-        if (take < left) { /* empty segments are passed over even when n is 0 */
-            return;
-        }
-        a->off = 0;
-        if (++a->at == a->n) {
-            c->out = a->next;
-            charge(c, -(int64_t)a->len);
-            kn_answer_free(a);
-        }
-    }
-}
-
-static void flush(struct kn_conn *c)
-{
-    while (c->out) {
-        struct iovec iov[IOVS];
-        int n = 0;
-        size_t want = 0;
-        for (struct kn_answer *a = c->out; a && n < IOVS; a = a->next) {
-            size_t off = a->off;
-            for (int32_t i = a->at; i < a->n && n < IOVS; i++, off = 0) {
-                iov[n].iov_base = (void *)(uintptr_t)(a->segs[i].ptr + off);
-                iov[n].iov_len = a->segs[i].len - off;
-                want += iov[n++].iov_len;
-            }
-        }
-        struct msghdr m = {.msg_iov = iov, .msg_iovlen = (size_t)n};
-        ssize_t w = sendmsg(c->fd, &m, MSG_NOSIGNAL);
-        if (w < 0 && errno == EINTR) {
-            continue;
-        }
-        if (w < 0 && errno != EAGAIN) {
-            kn_close(c, NULL);
-            return;
-        }
-        if (w > 0) {
-            c->active_ms = c->out_since_ms = kc_mono_ms();
-            atomic_fetch_add_explicit(&c->server->counters.bytes_out, (uint64_t)w,
-                                      memory_order_relaxed);
-            sent(c, (size_t)w);
-        }
-        if (w < 0 || (size_t)w < want) {
-            break; /* poll_for waits for room */
-        }
-    }
-    if (!c->out) {
-        c->out_tail = &c->out;
-    }
-}
-
 /* ---- answers, in order ---- */
-
-static void enqueue(struct kn_conn *c, struct kn_answer *a)
-{
-    if (!c->out) {
-        c->out_tail = &c->out;
-        c->out_since_ms = kc_mono_ms();
-    }
-    a->next = NULL;
-    *c->out_tail = a;
-    c->out_tail = &a->next;
-}
 
 /* Zero-length answers stand for "no answer". */
 static void settle(struct kn_conn *c, struct kn_answer *a)
@@ -512,7 +415,7 @@ static void settle(struct kn_conn *c, struct kn_answer *a)
     if (a->len == 0) {
         kn_answer_free(a);
     } else {
-        enqueue(c, a);
+        kn_out_add(c, a);
     }
 }
 
@@ -524,7 +427,7 @@ void kn_send(struct kn_conn *c, struct kn_place place, struct kn_answer *a)
     }
     rt_loop_touch(c->loop->rt); /* R42: a completed request is a sign of life */
     a->seq = place.seq;
-    charge(c, (int64_t)a->len - (int64_t)place.charged);
+    kn_conn_charge(c, (int64_t)a->len - (int64_t)place.charged);
     struct kn_answer **at = &c->parked;
     while (*at && (*at)->seq < place.seq) {
         at = &(*at)->next;

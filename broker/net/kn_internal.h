@@ -90,6 +90,14 @@ void kn_conn_sweep(struct kn_conn *c, int64_t now_ms);
 /* Works on what has been received; reads again if it may. */
 void kn_conn_resume(struct kn_conn *c);
 void kn_conn_gone(struct rt_msg *msg); /* on the accepting loop: counts down, frees */
+/* Counts bytes under way against the budget; negative ones give them back. */
+void kn_conn_charge(struct kn_conn *c, int64_t bytes);
+
+/* kn_out.c */
+void kn_out_add(struct kn_conn *c, struct kn_answer *a); /* takes a, behind those that wait */
+/* Sends what the socket takes; what is left (c->out) waits for room. May close the connection. */
+void kn_out_flush(struct kn_conn *c);
+void kn_out_drop(struct kn_conn *c); /* lets go of what waits */
 
 /* One line a second at most; the rest is counted and reported with the next line. */
 void kn_log_peer(struct kn_server *s, const char *event, const char *host, const char *why);

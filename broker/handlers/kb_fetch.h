@@ -1,0 +1,51 @@
+/* kb_fetch.h - a Fetch under way, shared by the files of its handler (kb_h_fetch.c).
+ *
+ * Everything lives in the request's arena. The home loop owns it between two passes; during one, a
+ * part belongs to its partition's loop, and parts of different loops share only the atomics. */
+#ifndef KB_FETCH_H
+#define KB_FETCH_H
+
+#include "handlers/kb_fan.h"
+#include "wire/kw_fetch.h"
+
+struct kb_fetch_part {
+    struct kb_item item;
+    const struct kw_fetch_request_partition *in;
+    int16_t unresolved; /* error of the name, before any pass */
+    bool stale;
+    int64_t high_watermark, last_stable, log_start;
+    int32_t diverging_epoch;
+    int64_t diverging_end;
+    int32_t n_slices;
+    struct kc_slice *slices; /* references; on the heap, as few partitions have any */
+    int64_t bytes;
+    int32_t n_aborted;
+    struct kw_fetch_response_aborted_transaction *aborted; /* on the heap, too */
+    struct kd_waiter waiter;
+};
+
+struct kb_fetch {
+    struct kb_fan fan;
+    struct kw_fetch_response resp; /* its arrays are made before the first pass */
+    int64_t max_bytes, min_bytes;
+    int64_t room; /* of max_bytes, what the budget gave this pass; -1 = nothing now */
+    int64_t deadline_ms, last_pass_ms;
+    bool parked; /* all waiters are in place; only then another pass may begin */
+    bool again; /* something moved meanwhile */
+    bool leaving; /* the answer waits for wake_msg to come home */
+    struct kd_timer timer;
+    _Atomic int64_t used; /* bytes of this pass */
+    _Atomic bool woken; /* wake_msg is on its way */
+    struct rt_msg wake_msg;
+};
+
+/* Runs of the fan (kb_fan.h), on the partition's loop: a read within what is left of the budget; and
+ * a waiter on the partition, which wakes the request when something moves. */
+void kb_fetch_read_part(struct kb_item *item);
+void kb_fetch_park_part(struct kb_item *item);
+/* Lets go of what was read. On the home loop, between two passes. */
+void kb_fetch_drop_read(struct kb_fetch_part *p);
+/* A waiter saw something move; on the home loop. */
+void kb_fetch_on_wake(struct rt_msg *msg);
+
+#endif

@@ -5,7 +5,7 @@ ROOT=$(cd "$(dirname "$0")/.." && pwd)
 . "$ROOT/.ci/lib.sh"
 
 declare -A PACKAGES=(
-  [build]="gcc libc6-dev cmake ninja-build ccache pkg-config python3 protobuf-c-compiler libuv1-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libprotobuf-c-dev libssl-dev libcunit1-dev zlib1g-dev liblz4-dev libzstd-dev libsnappy-dev"
+  [build]="gcc libc6-dev cmake ninja-build ccache pkg-config python3 protobuf-c-compiler libuv1-dev libcurl4-openssl-dev libjansson-dev libyaml-dev libprotobuf-c-dev libssl-dev libcunit1-dev zlib1g-dev liblz4-dev libzstd-dev libsnappy-dev libisal-dev"
   [lint]="clang clang-format libclang-rt-14-dev llvm shellcheck yamllint codespell"
   [java]="maven openjdk-17-jdk-headless"
   [clients]="kcat python3-venv"

@@ -2,7 +2,7 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-foreach(lib libuv libcurl jansson yaml-0.1 libprotobuf-c openssl zlib liblz4 libzstd)
+foreach(lib libuv libcurl jansson yaml-0.1 libprotobuf-c openssl zlib liblz4 libzstd libisal)
   string(REGEX REPLACE "[^a-z0-9]" "_" var ${lib})
   pkg_check_modules(${var} REQUIRED IMPORTED_TARGET ${lib})
 endforeach()

@@ -140,7 +140,7 @@ static void sort_into_legs(struct kb_fan *fan, int32_t n_loops)
     for (int32_t i = 0; i < fan->n; i++) {
         struct kb_item *it = kb_fan_item(fan, i);
         it->next = -1;
-        if (it->error) {
+        if (it->error || it->left_out) {
             continue;
         }
         struct rt_loop *loop = kd_loop_of(d, &it->topic_id, it->partition);

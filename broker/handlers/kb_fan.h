@@ -19,6 +19,7 @@ struct kb_item {
     int16_t error; /* set before the start: the item is not run */
     int32_t hint; /* with NOT_LEADER_OR_FOLLOWER: where the leadership went, or KP_NO_BROKER */
     int32_t next; /* next item of the same loop */
+    bool left_out; /* set before a start: the item is not run by it */
     bool awaited; /* has waited for its partition once */
     struct kd_arrival arrival;
 };

@@ -13,6 +13,10 @@ struct kb_fetch_part {
     const struct kw_fetch_request_partition *in;
     int16_t unresolved; /* error of the name, before any pass */
     bool stale;
+    int64_t grant; /* bytes it may read in this round; -1 = as many as are left then */
+    bool at_least_one; /* … but a batch at any rate (KIP-74) */
+    bool wants; /* there are records that the grant did not cover */
+    bool tried; /* has had its share of what was left */
     int64_t high_watermark, last_stable, log_start;
     int32_t diverging_epoch;
     int64_t diverging_end;
@@ -29,12 +33,13 @@ struct kb_fetch {
     struct kw_fetch_response resp; /* its arrays are made before the first pass */
     int64_t max_bytes, min_bytes;
     int64_t room; /* of max_bytes, what the budget gave this pass; -1 = nothing now */
+    int64_t used; /* bytes that the rounds of this pass have read */
+    int64_t left; /* of the room, in a round whose parts take what is left; that of their loop */
     int64_t deadline_ms, last_pass_ms;
     bool parked; /* all waiters are in place; only then another pass may begin */
     bool again; /* something moved meanwhile */
     bool leaving; /* the answer waits for wake_msg to come home */
     struct kd_timer timer;
-    _Atomic int64_t used; /* bytes of this pass */
     _Atomic bool woken; /* wake_msg is on its way */
     struct rt_msg wake_msg;
 };
@@ -43,9 +48,23 @@ struct kb_fetch {
  * a waiter on the partition, which wakes the request when something moves. */
 void kb_fetch_read_part(struct kb_item *item);
 void kb_fetch_park_part(struct kb_item *item);
-/* Lets go of what was read. On the home loop, between two passes. */
+/* Lets go of what was read. On the home loop, between two rounds. */
 void kb_fetch_drop_read(struct kb_fetch_part *p);
 /* A waiter saw something move; on the home loop. */
 void kb_fetch_on_wake(struct rt_msg *msg);
+
+static inline struct kb_fetch_part *kb_fetch_part_at(struct kb_fetch *f, int32_t i)
+{
+    return KC_CONTAINER_OF(kb_fan_item(&f->fan, i), struct kb_fetch_part, item);
+}
+
+/* Who may read how much (kb_fetch_room.c), on the home loop. Before the first round of a pass, in
+ * which all parts are run: */
+void kb_fetch_share_out(struct kb_fetch *f);
+/* After each round: counts what it read. True: another round is to be run, by the parts that are not
+ * left out. */
+bool kb_fetch_share_rest(struct kb_fetch *f);
+/* Whether there are records for which there was no room. */
+bool kb_fetch_is_full(struct kb_fetch *f);
 
 #endif

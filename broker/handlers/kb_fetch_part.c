@@ -72,8 +72,11 @@ static void on_read(void *ctx, const struct ks_read_result *r)
         for (int32_t i = 0; i < r->n_slices; i++) {
             p->bytes += (int64_t)r->slices[i].len;
         }
-        atomic_fetch_add(&f->used, p->bytes);
     }
+    if (p->grant < 0) {
+        f->left -= p->bytes;
+    }
+    p->wants = !p->item.error && p->n_slices == 0; /* a batch larger than the room */
     kb_fan_done(&p->item);
 }
 
@@ -118,7 +121,7 @@ void kb_fetch_read_part(struct kb_item *item)
     struct kb_req *req = item->fan->req;
     const struct kw_fetch_request *in = req->body;
     kd_unwait(&p->waiter);
-    p->stale = false;
+    p->stale = p->wants = false;
     p->diverging_epoch = -1;
     struct kd_part *open = kb_item_part(item);
     if (!open && !item->error) {
@@ -134,9 +137,9 @@ void kb_fetch_read_part(struct kb_item *item)
         return;
     }
     int64_t limit = in->isolation_level == 1 ? p->last_stable : p->high_watermark;
-    int64_t used = atomic_load(&f->used);
-    int64_t room = KC_MIN((int64_t)p->in->partition_max_bytes, f->room - used);
-    if (p->in->fetch_offset >= limit || (room <= 0 && used > 0) || f->room < 0) {
+    int64_t room = p->grant < 0 ? KC_MIN((int64_t)p->in->partition_max_bytes, f->left) : p->grant;
+    p->wants = p->in->fetch_offset < limit;
+    if (!p->wants || (room <= 0 && !p->at_least_one)) {
         kb_fan_done(item);
         return;
     }
@@ -148,7 +151,7 @@ void kb_fetch_read_part(struct kb_item *item)
     struct ks_read_args args = {.offset = p->in->fetch_offset,
                                 .limit_offset = limit,
                                 .max_bytes = (int32_t)KC_MAX(room, (int64_t)0),
-                                .at_least_one = used == 0};
+                                .at_least_one = p->at_least_one};
     ks_log_read(kd_part_log(open), &args, on_read, p);
 }
 

@@ -7,12 +7,12 @@
  * v12     divergence by the last fetched epoch. v13: topics by id. v16: addresses of new leaders
  *         (KIP-951). v17-18: fields of replicas, which do not exist here.
  *
- * A pass reads every partition on its own loop, within one byte budget. If nothing failed and fewer
- * than min_bytes came, the request parks: a waiter on each partition, which asks the home loop for
- * another pass when an offset moves. Every pass takes the waiters off first, so none is left when
- * the answer is made. What a pass may read is reserved in the budget of the connections first; when
- * that is spent, by peers that do not read their answers, it reads nothing and tries again. KIP-74:
- * the first partition with records gives at least one batch, whatever the limits say.
+ * A pass reads every partition on its own loop, within one byte budget (kb_fetch_room.c). If nothing
+ * failed and fewer than min_bytes came, the request parks: a waiter on each partition, which asks the
+ * home loop for another pass when an offset moves. Every pass takes the waiters off first, so none is
+ * left when the answer is made. What a pass may read is reserved in the budget of the connections
+ * first; when that is spent, by peers that do not read their answers, it reads nothing and tries again.
+ * KIP-74: the first partition with records gives at least one batch, whatever the limits say.
  *
  * What happens on the partitions' loops is in kb_fetch_part.c. */
 #include "base/kc_clock.h"
@@ -29,11 +29,6 @@ enum {
     COALESCE_MS = 5, /* between two passes of a request that wants many bytes */
     LOOK_MS = 1000 /* a parked request looks whether its connection is still there */
 };
-
-static struct kb_fetch_part *part_at(struct kb_fetch *f, int32_t i)
-{
-    return KC_CONTAINER_OF(kb_fan_item(&f->fan, i), struct kb_fetch_part, item);
-}
 
 /* ---- the answer, on the home loop ---- */
 
@@ -92,7 +87,7 @@ static void fill(struct kb_fetch *f, struct kb_fetch_part *p, int64_t *total,
         out->diverging_epoch.epoch = p->diverging_epoch;
         out->diverging_epoch.end_offset = p->diverging_end;
     }
-    /* Loops read at the same time: what both took past the limit is left for the next request. */
+    /* Too much is only what was read behind a first batch that is larger than its limit. */
     if (p->n_slices > 0 && (*total == 0 || *total + p->bytes <= f->room)) {
         out->records_slices = p->slices;
         out->n_records_slices = p->n_slices;
@@ -112,14 +107,14 @@ static void answer(struct kb_fetch *f)
     for (int32_t t = 0; t < f->resp.n_responses; t++) {
         struct kw_fetch_response_fetchable_topic_response *out = &f->resp.responses[t];
         for (int32_t i = 0; i < out->n_partitions; i++) {
-            fill(f, part_at(f, at++), &total, &out->partitions[i]);
+            fill(f, kb_fetch_part_at(f, at++), &total, &out->partitions[i]);
         }
     }
     kb_count(&req->app->metrics.fetched_bytes, (uint64_t)total);
     kb_send(req, &f->resp);
     give_back(f); /* sent: the connection counts it now */
     for (int32_t i = 0; i < f->fan.n; i++) {
-        kb_fetch_drop_read(part_at(f, i));
+        kb_fetch_drop_read(kb_fetch_part_at(f, i));
     }
     kb_end(req);
 }
@@ -134,17 +129,17 @@ static void begin_pass(struct kb_fetch *f)
     f->parked = f->again = false;
     f->last_pass_ms = kc_mono_ms();
     kd_timer_disarm(kd_timers_here(f->fan.req->app->data), &f->timer);
-    atomic_store(&f->used, 0);
     give_back(f);
     f->room = kn_reserve(f->fan.req->app->net, f->max_bytes);
     for (int32_t i = 0; i < f->fan.n; i++) {
-        struct kb_fetch_part *p = part_at(f, i);
+        struct kb_fetch_part *p = kb_fetch_part_at(f, i);
         kb_fetch_drop_read(p);
         p->item.error = p->unresolved;
     }
+    kb_fetch_share_out(f);
     f->fan.run = kb_fetch_read_part;
     f->fan.done = on_pass;
-    f->fan.serial = true; /* so that the byte budget is exact within a loop */
+    f->fan.serial = true; /* parts of a loop that share what is left take from it in order */
     kb_fan_start(&f->fan);
 }
 
@@ -203,7 +198,7 @@ static void on_parked(struct kb_fan *fan)
 static void park(struct kb_fetch *f, bool stale)
 {
     for (int32_t i = 0; i < f->fan.n; i++) {
-        kb_fetch_drop_read(part_at(f, i));
+        kb_fetch_drop_read(kb_fetch_part_at(f, i));
     }
     bool poor = f->room < 0;
     give_back(f);
@@ -211,6 +206,9 @@ static void park(struct kb_fetch *f, bool stale)
         f->again = f->parked = true; /* nothing moves when the check, or the budget, comes back */
         arm(f, kc_mono_ms() + STALE_RETRY_MS);
         return;
+    }
+    for (int32_t i = 0; i < f->fan.n; i++) {
+        kb_fetch_part_at(f, i)->item.left_out = false;
     }
     f->fan.run = kb_fetch_park_part;
     f->fan.done = on_parked;
@@ -221,15 +219,19 @@ static void park(struct kb_fetch *f, bool stale)
 static void on_pass(struct kb_fan *fan)
 {
     struct kb_fetch *f = KC_CONTAINER_OF(fan, struct kb_fetch, fan);
-    bool stale = false, settled = fan->n == 0;
+    if (kb_fetch_share_rest(f)) {
+        kb_fan_start(fan);
+        return;
+    }
+    bool stale = false, settled = fan->n == 0 || kb_fetch_is_full(f);
     for (int32_t i = 0; i < fan->n; i++) {
-        struct kb_fetch_part *p = part_at(f, i);
+        struct kb_fetch_part *p = kb_fetch_part_at(f, i);
         settled |= p->item.error != 0 || p->diverging_epoch >= 0;
         stale |= p->stale;
     }
     int64_t until =
         stale ? KC_MAX(f->deadline_ms, fan->req->arrived_ms + STALE_MAX_MS) : f->deadline_ms;
-    if (settled || (!stale && atomic_load(&f->used) >= f->min_bytes) || kc_mono_ms() >= until ||
+    if (settled || (!stale && f->used >= f->min_bytes) || kc_mono_ms() >= until ||
         !kn_conn_open(fan->req->conn)) {
         f->leaving = true;
         if (!atomic_load(&f->woken)) { /* else on_wake answers: the message is still on its way */
@@ -286,7 +288,7 @@ static void set_items(struct kb_fetch *f, const struct kw_fetch_request *in)
     for (int32_t t = 0; t < in->n_topics; t++) {
         const struct kw_fetch_request_topic *topic = &in->topics[t];
         for (int32_t i = 0; i < topic->n_partitions; i++) {
-            struct kb_fetch_part *p = part_at(f, at++);
+            struct kb_fetch_part *p = kb_fetch_part_at(f, at++);
             p->in = &topic->partitions[i];
             p->diverging_epoch = -1;
             kb_item_set(&p->item, by_id ? KC_STR_NULL : topic->topic,
@@ -323,7 +325,7 @@ void kb_handle_fetch(struct kb_req *req)
     }
     f->max_bytes = KC_MIN((int64_t)KC_MAX(in->max_bytes, 0),
                           kb_broker_i64(req->app, req->image, "fetch.max.bytes"));
-    f->min_bytes = in->min_bytes;
+    f->min_bytes = KC_MIN((int64_t)in->min_bytes, f->max_bytes); /* as KafkaApis */
     f->deadline_ms = kc_mono_ms() + KC_MAX(in->max_wait_ms, 0);
     f->timer.fn = on_timer;
     set_items(f, in);

@@ -72,10 +72,11 @@ static int sync_part(struct ks_takeover *t)
 }
 
 /* Before the next record is linked the names of those before it are on the disk: after a crash, a
- * file system that does not keep the order of names would show a chain with a gap (I7). */
+ * file system that does not keep the order of names would show a chain with a gap (I7). Where it does,
+ * the record's own name is followed by a sync, and that is enough (ADR 23). */
 static int sync_chain(struct ks_takeover *t)
 {
-    return t->synced_k < t->chain.next_k ? sync_part(t) : 0;
+    return t->synced_k < t->chain.next_k && !ks_fs_ordered(&t->log->e->fs) ? sync_part(t) : 0;
 }
 
 static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
@@ -94,10 +95,14 @@ static int create_dirs(const struct ks_takeover *t, struct kc_err *err)
 }
 
 /* Before a chain begins its directory is on the disk, whoever made it: one that was there already may
- * be of somebody who ended before its name was synced. */
+ * be of somebody who ended before its name was synced. The sync behind the claim covers that, too,
+ * where names keep their order (ADR 23). */
 static int sync_parents(const struct ks_takeover *t)
 {
     char topic[KS_PATH_MAX];
+    if (ks_fs_ordered(&t->log->e->fs)) {
+        return 0;
+    }
     ks_path_topic(topic, &t->log->topic, NULL);
     int rc = ks_fs_syncdir(&t->log->e->fs, "topics");
     return rc ? rc : ks_fs_syncdir(&t->log->e->fs, topic);

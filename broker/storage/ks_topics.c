@@ -198,8 +198,10 @@ int ks_topic_remove(struct ks_engine *e, const struct kc_uuid *id, struct kc_err
 static int write_meta(struct ks_fs *fs, const char *dir, const char *text)
 {
     int rc = ks_fs_mkdir(fs, dir);
-    rc = rc < 0 ? rc
-                : ks_fs_syncdir(fs, "topics"); /* also if it was there: its maker may have ended */
+    rc = KC_MIN(rc, 0); /* it may be there */
+    if (!rc && !ks_fs_ordered(fs)) { /* else the name of meta covers it (ADR 23) */
+        rc = ks_fs_syncdir(fs, "topics"); /* also if it was there: its maker may have ended */
+    }
     return rc ? rc : replace(fs, dir, "meta", text);
 }
 

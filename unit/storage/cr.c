@@ -50,7 +50,7 @@ static bool settles(const struct st_mem_rec *r, const struct st_mem_rec *later, 
     switch (r->op) {
     case SM_WRITE:
         return later->op == SM_SYNC && later->ino == r->ino &&
-               (model == CR_LOCAL || later->port == r->port);
+               (model != CR_NETWORK || later->port == r->port);
     case SM_EXTEND:
         return later->op == SM_SYNC && later->ino == r->ino;
     case SM_RENAME:
@@ -60,6 +60,31 @@ static bool settles(const struct st_mem_rec *r, const struct st_mem_rec *later, 
     }
 }
 
+static bool makes_name(const struct st_mem_rec *r)
+{
+    return r->op == SM_CREATE || r->op == SM_MKDIR || r->op == SM_LINK || r->op == SM_RENAME;
+}
+
+static bool is_settled(const struct cr_trace *t, enum cr_model model, size_t i, size_t at)
+{
+    for (size_t k = i + 1; k < at; k++) {
+        if (settles(&t->v[i], &t->v[k], model)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Names made before it are as durable as the last one that is. */
+static size_t settled_names(const struct cr_trace *t, enum cr_model model, size_t at)
+{
+    size_t i = model == CR_JOURNALED ? at : 0;
+    while (i > t->settled && !(makes_name(&t->v[i - 1]) && is_settled(t, model, i - 1, at))) {
+        i--;
+    }
+    return i;
+}
+
 static bool is_volatile(const struct cr_trace *t, enum cr_model model, size_t i, size_t at)
 {
     const struct st_mem_rec *r = &t->v[i];
@@ -67,12 +92,7 @@ static bool is_volatile(const struct cr_trace *t, enum cr_model model, size_t i,
     if (fact || i < t->settled || (model == CR_NETWORK && r->op != SM_WRITE)) {
         return false;
     }
-    for (size_t k = i + 1; k < at; k++) {
-        if (settles(r, &t->v[k], model)) {
-            return false;
-        }
-    }
-    return true;
+    return !is_settled(t, model, i, at);
 }
 
 static void add_piece(struct cr_state *c, size_t rec, uint64_t from, uint64_t to, bool zeros)
@@ -88,9 +108,10 @@ void cr_pieces(struct cr_state *c, const struct cr_trace *t, enum cr_model model
     c->model = model;
     c->at = at;
     c->n_pieces = 0;
+    size_t names = settled_names(t, model, at);
     for (size_t i = t->settled; i < at; i++) {
         const struct st_mem_rec *r = &t->v[i];
-        if (!is_volatile(t, model, i, at)) {
+        if ((i < names && makes_name(r)) || !is_volatile(t, model, i, at)) {
             continue;
         }
         if (r->op != SM_WRITE) {
@@ -117,6 +138,24 @@ uint32_t cr_count(const struct cr_state *c, uint32_t samples)
     return 2 + 2 * (uint32_t)c->n_pieces + samples;
 }
 
+/* Which names are lost is a matter of where the journal ends: before the first one lost, or (any) before
+ * one by chance, for subsets of many names hardly keep any. */
+static void keep_order(struct cr_state *c, bool any, uint64_t chance)
+{
+    int names = 0, seen = 0;
+    for (int p = 0; p < c->n_pieces; p++) {
+        names += makes_name(&c->trace->v[c->pieces[p].rec]);
+    }
+    int end = any ? (int)(chance % (uint64_t)(names + 1)) : names;
+    for (int p = 0; p < c->n_pieces; p++) {
+        if (makes_name(&c->trace->v[c->pieces[p].rec])) {
+            c->kept[p] = seen < end && (any || c->kept[p]);
+            end = c->kept[p] ? end : seen;
+            seen++;
+        }
+    }
+}
+
 void cr_choose(struct cr_state *c, uint32_t i, uint64_t seed)
 {
     int n = c->n_pieces;
@@ -132,6 +171,9 @@ void cr_choose(struct cr_state *c, uint32_t i, uint64_t seed)
         } else {
             c->kept[p] = kc_hash64_mix(seed + i, (uint64_t)p) & 1;
         }
+    }
+    if (c->model == CR_JOURNALED) {
+        keep_order(c, n > ALL_UP_TO && i >= 2 + 2 * (uint32_t)n, kc_hash64_mix(seed, i));
     }
 }
 

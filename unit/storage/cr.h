@@ -6,6 +6,9 @@
  *            file covers, by whoever; sizes that are kept without their bytes (zeros); truncations up;
  *            and names made, removed or renamed in a directory that was not synced since. That is more
  *            than journaling file systems lose, which keep names in order.
+ *   journaled  the same, on a file system that keeps names in order (ks_fs_ordered): a name that is there
+ *            implies those that were made before it, in whatever directory. Removals, sizes and bytes go
+ *            by themselves, which is more than one journal for all loses.
  *   network  the server crashes, and the clients whose bytes it had not written back are dead. Sectors
  *            that no sync of their own writer covers. Names and sizes are the server's at once (ADR 10).
  *
@@ -15,7 +18,7 @@
 
 #include "sc.h"
 
-enum cr_model { CR_LOCAL, CR_NETWORK };
+enum cr_model { CR_LOCAL, CR_JOURNALED, CR_NETWORK };
 
 struct cr_trace {
     struct st_mem_rec *v; /* copies; their bytes are the volume's */

@@ -167,6 +167,7 @@ struct st_hooks {
     int (*after)(void *ctx, enum st_op op, const char *path, int rc);
     void *ctx;
     bool network; /* takes itself for a network file system */
+    bool unordered; /* for one that keeps no order of names */
 };
 /* A file system over the volume that asks the hooks (which may be changed while it is quiet). */
 void st_fault_fs(struct ks_fs *fs, const struct st_vol *v, const struct st_hooks *hooks);

@@ -164,6 +164,12 @@ static bool f_network(void *ctx)
     return f->hooks->network || f->real.ops->network(f->real.ctx);
 }
 
+static bool f_ordered(void *ctx)
+{
+    struct fault *f = ctx;
+    return !f->hooks->unordered && f->real.ops->ordered && f->real.ops->ordered(f->real.ctx);
+}
+
 static void f_fini(void *ctx)
 {
     struct fault *f = ctx;
@@ -190,6 +196,7 @@ void st_fault_over(struct ks_fs *fs, const struct ks_fs *base, const struct st_h
         .list = f_list,
         .forget = f_forget,
         .network = f_network,
+        .ordered = f_ordered,
         .fini = f_fini,
     };
     struct fault *f = calloc(1, sizeof(*f));

@@ -229,6 +229,12 @@ static bool m_network(void *ctx)
     return p->m->network;
 }
 
+static bool m_ordered(void *ctx)
+{
+    const struct sm_port *p = ctx;
+    return p->m->ordered;
+}
+
 static void m_fini(void *ctx)
 {
     free(ctx);
@@ -253,6 +259,7 @@ void st_mem_fs(struct st_mem *m, int port, struct ks_fs *ret)
         .list = m_list,
         .forget = m_forget,
         .network = m_network,
+        .ordered = m_ordered,
         .fini = m_fini,
     };
     struct sm_port *p = sm_grow(NULL, sizeof(*p));

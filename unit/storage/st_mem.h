@@ -41,6 +41,8 @@ void st_mem_free(struct st_mem *m);
 void st_mem_fs(struct st_mem *m, int port, struct ks_fs *ret);
 /* It says of itself that it is a network's (ADR 10); before the first port. */
 void st_mem_network(struct st_mem *m, bool network);
+/* It says that it keeps names in order (ks_fs_ordered), which is for the test to make true; as above. */
+void st_mem_ordered(struct st_mem *m, bool ordered);
 int st_mem_fds(struct st_mem *m); /* open descriptors, all ports */
 
 /* Starts anew, or ends. */

@@ -32,7 +32,7 @@ struct st_mem {
     } fds[SM_FDS];
     int n_fds;
     uint32_t next_number;
-    bool recording, network;
+    bool recording, network, ordered;
     struct st_mem_rec *recs;
     size_t n_recs, recs_room;
     struct sm_ino **redone; /* number in the records -> file */

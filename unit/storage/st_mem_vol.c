@@ -189,6 +189,11 @@ void st_mem_network(struct st_mem *m, bool network)
     m->network = network;
 }
 
+void st_mem_ordered(struct st_mem *m, bool ordered)
+{
+    m->ordered = ordered;
+}
+
 int st_mem_fds(struct st_mem *m)
 {
     pthread_mutex_lock(&m->lock);

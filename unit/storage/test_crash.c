@@ -40,8 +40,25 @@ static bool is_new(uint64_t hash)
     return true;
 }
 
+/* What the volume says of itself. */
+struct told {
+    bool network, ordered;
+};
+
+static const struct told honest[] = {
+    [CR_LOCAL] = {false, false}, [CR_JOURNALED] = {false, true}, [CR_NETWORK] = {true, false}};
+static const char *const models[] = {
+    [CR_LOCAL] = "local", [CR_JOURNALED] = "journaled", [CR_NETWORK] = "network"};
+
+static void tell(struct sc *s, const struct told *t)
+{
+    st_mem_network(s->mem, t->network);
+    st_mem_ordered(s->mem, t->ordered);
+}
+
 struct walk {
     const struct sc_scenario *scenario;
+    const struct told *told;
     enum cr_mutant mutant;
     uint32_t samples, every; /* random subsets a crash point; one state in `every` */
     uint32_t second_every,
@@ -58,11 +75,12 @@ struct stage {
 /* Broker 7; broker 1 of the scenarios again; broker 8 for second crashes; one that has no engine. */
 static struct stage other, same, second, bare;
 
-static void stage_up(struct stage *g, int32_t number, bool network, int64_t checkpoint_bytes)
+static void stage_up(struct stage *g, int32_t number, const struct told *t,
+                     int64_t checkpoint_bytes)
 {
     sc_begin(&g->s, true, NULL);
     g->s.checkpoint_bytes = checkpoint_bytes;
-    st_mem_network(g->s.mem, network);
+    tell(&g->s, t);
     st_mem_number_from(g->s.mem, NUMBERS);
     KT_REQUIRE(sc_up_as(&g->s, 0, number));
     ks_path_inc(g->keep, number, &g->s.b[0].inc);
@@ -140,7 +158,7 @@ static void complain(struct walk *w, struct sc *s, const struct cr_state *c, con
     w->errors += s->errors;
     if (s->errors && w->mutant == CR_HONEST) {
         fprintf(stderr, "%s (%s, %s), crash before record %zu:\n", w->scenario->name,
-                c->model == CR_LOCAL ? "local" : "network", what, c->at);
+                models[c->model], what, c->at);
         cr_print(c, stderr);
     }
     s->errors = 0;
@@ -152,7 +170,7 @@ static void boot(struct walk *w, const struct cr_state *c, const struct sc *of, 
     struct sc *s = &bare.s;
     sc_begin(s, true, NULL);
     s->checkpoint_bytes = of->checkpoint_bytes;
-    st_mem_network(s->mem, c->model == CR_NETWORK);
+    tell(s, w->told);
     cr_build(c, s->mem, "");
     know(s, of, n);
     if (sc_up_as(s, 0, 9)) {
@@ -243,13 +261,14 @@ static void states_of(struct walk *w, const struct cr_trace *t, enum cr_model mo
 }
 
 /* Records a scenario and looks at its states. Returns the violations. */
-static int crash(const struct sc_scenario *sc, enum cr_model model, bool told,
+static int crash(const struct sc_scenario *sc, enum cr_model model, const struct told *told,
                  enum cr_mutant mutant, uint32_t every)
 {
     static struct sc s;
     struct cr_trace t;
     bool soak = getenv("KAAS_SOAK") != NULL;
     struct walk w = {.scenario = sc,
+                     .told = told,
                      .mutant = mutant,
                      .every = every,
                      .samples = soak ? 400 : 60,
@@ -258,7 +277,7 @@ static int crash(const struct sc_scenario *sc, enum cr_model model, bool told,
                                             : 40,
                      .second_share = soak ? 3 : 40};
     sc_begin(&s, true, NULL);
-    st_mem_network(s.mem, told);
+    tell(&s, told);
     st_mem_record(s.mem, true);
     if (sc->setup) {
         sc->setup(&s);
@@ -324,16 +343,16 @@ static void every_crash(enum cr_model model)
     begin();
     for (size_t i = 0; i < KC_ARRAY_LEN(recorded); i++) {
         uint64_t before = n_states;
-        KT_EQ(crash(named(recorded[i]), model, model == CR_NETWORK, CR_HONEST,
-                    soak                ? 1
-                    : model == CR_LOCAL ? 20
-                                        : 4),
+        KT_EQ(crash(named(recorded[i]), model, &honest[model], CR_HONEST,
+                    soak                  ? 1
+                    : model == CR_NETWORK ? 4
+                                          : 20),
               0);
         printf("  %-16s %llu states\n", recorded[i], (unsigned long long)(n_states - before));
     }
     printf("%llu states, %llu of them after a second crash, %llu boots (%s)\n",
            (unsigned long long)n_states, (unsigned long long)n_second, (unsigned long long)n_boots,
-           model == CR_LOCAL ? "local" : "network");
+           models[model]);
     KT_TRUE(n_states >= (soak ? 50000 : 1000));
     end();
 }
@@ -341,6 +360,12 @@ static void every_crash(enum cr_model model)
 static void nothing_acked_is_lost_with_the_machine(void)
 {
     every_crash(CR_LOCAL);
+}
+
+/* And no claim without the directories it stands in, though nobody synced those above it (ADR 23). */
+static void nothing_acked_is_lost_where_names_keep_their_order(void)
+{
+    every_crash(CR_JOURNALED);
 }
 
 static void nothing_acked_is_lost_with_the_server(void)
@@ -355,32 +380,41 @@ static void broken_rules_are_found(void)
         const char *scenario;
         enum cr_model model;
         enum cr_mutant mutant;
-        bool told; /* the volume says that it is a network's */
+        struct told told;
     } m[] = {
-        {"append", CR_LOCAL, CR_ACK_BEFORE_SYNC, false},
-        {"append", CR_NETWORK, CR_ACK_BEFORE_SYNC, true},
-        {"append", CR_LOCAL, CR_NO_RECORD_SYNC, false},
-        {"move", CR_NETWORK, CR_NO_RECORD_SYNC, true},
-        {"append", CR_LOCAL, CR_NO_DIR_SYNC, false},
-        {"move", CR_LOCAL, CR_NO_DIR_SYNC, false},
-        {"retention", CR_LOCAL, CR_UNLINK_FIRST, false},
-        {"retention", CR_NETWORK, CR_UNLINK_FIRST, true},
-        {"compact", CR_LOCAL, CR_UNLINK_FIRST, false},
-        {"compact", CR_NETWORK, CR_UNLINK_FIRST, true},
-        {"topics", CR_LOCAL, CR_NO_RECORD_SYNC, false},
-        {"pids", CR_LOCAL, CR_NO_DIR_SYNC, false},
-        {"node", CR_NETWORK, CR_HONEST, false}, /* no copy of the tail (ADR 10) */
-        {"journal", CR_LOCAL, CR_ACK_BEFORE_JOURNAL, false},
-        {"journal-takeover", CR_NETWORK, CR_ACK_BEFORE_JOURNAL, true},
-        {"journal", CR_LOCAL, CR_ACK_BEFORE_SYNC, false}, /* it goes, its files are not synced */
+        {"append", CR_LOCAL, CR_ACK_BEFORE_SYNC, {false, false}},
+        {"append", CR_NETWORK, CR_ACK_BEFORE_SYNC, {true, false}},
+        {"append", CR_LOCAL, CR_NO_RECORD_SYNC, {false, false}},
+        {"move", CR_NETWORK, CR_NO_RECORD_SYNC, {true, false}},
+        {"append", CR_LOCAL, CR_NO_DIR_SYNC, {false, false}},
+        {"move", CR_LOCAL, CR_NO_DIR_SYNC, {false, false}},
+        {"retention", CR_LOCAL, CR_UNLINK_FIRST, {false, false}},
+        {"retention", CR_NETWORK, CR_UNLINK_FIRST, {true, false}},
+        {"compact", CR_LOCAL, CR_UNLINK_FIRST, {false, false}},
+        {"compact", CR_NETWORK, CR_UNLINK_FIRST, {true, false}},
+        {"topics", CR_LOCAL, CR_NO_RECORD_SYNC, {false, false}},
+        {"pids", CR_LOCAL, CR_NO_DIR_SYNC, {false, false}},
+        {"node", CR_NETWORK, CR_HONEST, {false, false}}, /* no copy of the tail (ADR 10) */
+        {"journal", CR_LOCAL, CR_ACK_BEFORE_JOURNAL, {false, false}},
+        {"journal-takeover", CR_NETWORK, CR_ACK_BEFORE_JOURNAL, {true, false}},
+        {"journal",
+         CR_LOCAL,
+         CR_ACK_BEFORE_SYNC,
+         {false, false}}, /* it goes, its files are not synced */
+        /* It says that names keep their order, and they do not. */
+        {"append", CR_LOCAL, CR_HONEST, {false, true}},
+        {"topics", CR_LOCAL, CR_HONEST, {false, true}},
+        {"append", CR_JOURNALED, CR_NO_DIR_SYNC, {false, true}},
+        {"retention", CR_JOURNALED, CR_UNLINK_FIRST, {false, true}},
     };
     begin();
     for (size_t i = 0; i < KC_ARRAY_LEN(m); i++) {
         fprintf(stderr, "(mutant %zu)\n", i);
-        KT_TRUE(crash(named(m[i].scenario), m[i].model, m[i].told, m[i].mutant, 1) > 0);
+        KT_TRUE(crash(named(m[i].scenario), m[i].model, &m[i].told, m[i].mutant, 1) > 0);
     }
     end();
 }
 
 KT_MAIN("crash", KT(nothing_acked_is_lost_with_the_machine),
+        KT(nothing_acked_is_lost_where_names_keep_their_order),
         KT(nothing_acked_is_lost_with_the_server), KT(broken_rules_are_found))

@@ -4,12 +4,6 @@
 #include "base/kc_log.h"
 #include "base/kc_mem.h"
 
-struct tick {
-    struct rt_msg msg;
-    struct rt_loop *loop;
-    struct ks_entry *head, *tail;
-};
-
 void ks_fail_appends(struct ks_log *log, int16_t error)
 {
     struct ks_append_result r = {
@@ -252,15 +246,16 @@ static void deliver_all(struct ks_entry *head)
 
 static void on_tick(struct rt_msg *msg)
 {
-    struct tick *t = KC_CONTAINER_OF(msg, struct tick, msg);
-    deliver_all(t->head);
-    kc_free(t);
+    deliver_all(KC_CONTAINER_OF(msg, struct ks_entry, tick));
 }
 
 void ks_ack_post(struct ks_entry *list)
 {
     enum { LOOPS = 64 };
-    struct tick *ticks[LOOPS];
+    struct {
+        struct rt_loop *loop;
+        struct ks_entry *head, *tail;
+    } ticks[LOOPS];
     int n = 0;
     while (list) {
         struct ks_entry *entry = list;
@@ -272,23 +267,21 @@ void ks_ack_post(struct ks_entry *list)
             continue;
         }
         int i = 0;
-        while (i < n && ticks[i]->loop != loop) {
+        while (i < n && ticks[i].loop != loop) {
             i++;
         }
-        if (i == n) {
-            KC_ASSERT(n < LOOPS); /* more data loops than rt_pool has threads */
-            ticks[n] = kc_zalloc(sizeof(*ticks[n]));
-            ticks[n]->msg.fn = on_tick;
-            ticks[n++]->loop = loop;
+        if (i < n) {
+            ticks[i].tail->next = entry;
+            ticks[i].tail = entry;
+            continue;
         }
-        if (ticks[i]->tail) {
-            ticks[i]->tail->next = entry;
-        } else {
-            ticks[i]->head = entry;
-        }
-        ticks[i]->tail = entry;
+        KC_ASSERT(n < LOOPS); /* more data loops than rt_pool has threads */
+        ticks[n].loop = loop;
+        ticks[n].head = ticks[n].tail = entry;
+        n++;
     }
     for (int i = 0; i < n; i++) {
-        rt_post(ticks[i]->loop, &ticks[i]->msg);
+        ticks[i].head->tick.fn = on_tick;
+        rt_post(ticks[i].loop, &ticks[i].head->tick);
     }
 }

@@ -44,6 +44,7 @@ struct checked {
     int16_t refusal; /* of the producer's state */
     uint32_t batches;
     int64_t first_ts, max_ts; /* as placed: of the first batch, and of all */
+    uint32_t crc; /* as placed: of the last one */
     struct ks_batch last; /* the last one judged, and the verdict on it */
     struct ks_verdict verdict;
 };
@@ -108,7 +109,7 @@ static void place_one(struct ks_log *log, uint8_t *p, struct checked *c, struct 
                       struct ks_verdict v, int64_t offset, int64_t now)
 {
     if (v.stamp) {
-        ks_batch_stamp(p, b->size, log->cfg.log_append_time, v.max_ts);
+        b->crc = ks_batch_stamp(p, b->size, log->cfg.log_append_time, v.max_ts);
         b->max_ts = v.max_ts;
     }
     ks_batch_place(p, offset, log->epoch);
@@ -117,6 +118,7 @@ static void place_one(struct ks_log *log, uint8_t *p, struct checked *c, struct 
     KC_ASSERT(rc == 0); /* check() made room */
     c->first_ts = offset == log->end ? b->max_ts : c->first_ts;
     c->max_ts = KC_MAX(c->max_ts, b->max_ts);
+    c->crc = b->crc;
 }
 
 static void place(struct ks_log *log, uint8_t *p, struct checked *c,
@@ -209,6 +211,7 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
     place(log, p, &c, args);
     entry->first_ts = c.first_ts;
     entry->max_ts = c.max_ts;
+    entry->crc = c.crc;
     log->end = entry->end;
     ks_ckpt_appended(log, entry->data.len);
     enqueue(log, entry, args);

@@ -49,12 +49,14 @@ void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch)
     ks_put32(p + OFF_EPOCH, (uint32_t)epoch);
 }
 
-void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts)
+uint32_t ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts)
 {
     uint16_t attrs = ks_get16(p + OFF_ATTRS) & (uint16_t)~KS_ATTR_APPEND_TIME;
     ks_put16(p + OFF_ATTRS, append_time ? attrs | KS_ATTR_APPEND_TIME : attrs);
     ks_put64(p + OFF_MAX_TS, (uint64_t)max_ts);
-    ks_put32(p + OFF_CRC, kc_crc32c(0, p + OFF_ATTRS, size - OFF_ATTRS));
+    uint32_t crc = kc_crc32c(0, p + OFF_ATTRS, size - OFF_ATTRS);
+    ks_put32(p + OFF_CRC, crc);
+    return crc;
 }
 
 /* Zigzag varint of at most 10 bytes. */

@@ -48,8 +48,8 @@ bool ks_batch_parse(const uint8_t *p, struct ks_batch *ret);
 bool ks_batch_crc_ok(const uint8_t *p, const struct ks_batch *b);
 /* Writes base offset and leader epoch (not covered by the CRC). */
 void ks_batch_place(uint8_t *p, int64_t base, int32_t epoch);
-/* Writes max timestamp, timestamp type, and the CRC anew. */
-void ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts);
+/* Writes max timestamp, timestamp type, and the CRC anew, which it returns. */
+uint32_t ks_batch_stamp(uint8_t *p, size_t size, bool append_time, int64_t max_ts);
 
 /* What a control batch says: the key of its first record (KIP-98). p holds b->size bytes. */
 enum ks_marker { KS_MARK_NONE = -1, KS_MARK_ABORT = 0, KS_MARK_COMMIT = 1 };

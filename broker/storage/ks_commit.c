@@ -6,25 +6,6 @@
 #include "base/kc_mem.h"
 #include "rt/rt_thread.h"
 
-/* Threads that deal with tasks of a turn together, the commit thread among them. A helper that the pool
- * has no thread for until all is done finds nothing left: a turn never waits for what is queued there
- * before it. */
-struct team {
-    void (*run)(struct ks_task *t);
-    struct ks_task **tasks;
-    uint32_t n;
-    _Atomic uint32_t next;
-    _Atomic uint32_t refs;
-    pthread_mutex_t lock; /* guards left */
-    pthread_cond_t zero;
-    uint32_t left; /* tasks that are not done */
-};
-
-struct helper {
-    struct rt_work work;
-    struct team *team;
-};
-
 struct ks_entry *ks_entry_new(struct ks_log *log, enum ks_entry_kind kind)
 {
     /* Letting go and recovering must not fail for want of a few bytes; clients' appends may. */
@@ -189,74 +170,22 @@ static bool sort_in(struct ks_log **logs, struct ks_entry *list)
     return synced;
 }
 
-static void team_unref(struct team *m)
+/* A helper is worth its wake-up only where its task waits for the volume: what goes into memory is done
+ * sooner than another thread has come. The commit thread waits, too: one that waits needs no helper. */
+static void run_all(struct ks_engine *e, struct ks_task *tasks, uint32_t n)
 {
-    if (atomic_fetch_sub(&m->refs, 1) == 1) {
-        pthread_cond_destroy(&m->zero);
-        pthread_mutex_destroy(&m->lock);
-        kc_free(m->tasks);
-        kc_free(m);
-    }
-}
-
-static void lend_a_hand(struct team *m)
-{
-    uint32_t done = 0;
-    for (uint32_t i; (i = atomic_fetch_add(&m->next, 1)) < m->n; done++) {
-        m->run(m->tasks[i]);
-    }
-    pthread_mutex_lock(&m->lock);
-    m->left -= done;
-    if (m->left == 0) {
-        pthread_cond_signal(&m->zero);
-    }
-    pthread_mutex_unlock(&m->lock);
-}
-
-static void run_helper(struct rt_work *w)
-{
-    struct helper *h = KC_CONTAINER_OF(w, struct helper, work);
-    lend_a_hand(h->team);
-    team_unref(h->team);
-    kc_free(h);
-}
-
-/* For those of the n tasks that are wanted (NULL: all). busy: the commit thread has something else to
- * do first. */
-static struct team *team_start(struct ks_engine *e, struct ks_task *tasks, uint32_t n, bool busy,
-                               bool (*wanted)(const struct ks_task *t),
-                               void (*run)(struct ks_task *t))
-{
-    struct team *m = kc_zalloc(sizeof(*m));
-    m->run = run;
-    m->tasks = kc_alloc(KC_MAX(n, 1u) * sizeof(struct ks_task *));
+    bool far = ks_fs_network(&e->fs);
+    uint32_t waiting = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!wanted || wanted(&tasks[i])) {
-            m->tasks[m->n++] = &tasks[i];
-        }
+        waiting += ks_task_may_wait(&tasks[i], far);
     }
-    m->left = m->n;
-    pthread_mutex_init(&m->lock, NULL);
-    pthread_cond_init(&m->zero, NULL);
-    uint32_t helpers = KC_MIN(busy || m->n == 0 ? m->n : m->n - 1, (uint32_t)e->sync_threads);
-    atomic_init(&m->refs, helpers + 1);
-    for (uint32_t i = 0; i < helpers; i++) {
-        struct helper *h = kc_zalloc(sizeof(*h));
-        *h = (struct helper){.work.fn = run_helper, .team = m};
-        rt_pool_post(e->sync, &h->work);
+    if (waiting > 1) {
+        ks_team_finish(ks_team_start(e, tasks, n, waiting - 1, NULL, ks_task_run));
+        return;
     }
-    return m;
-}
-
-static void team_finish(struct team *m)
-{
-    lend_a_hand(m);
-    pthread_mutex_lock(&m->lock);
-    while (m->left) {
-        pthread_cond_wait(&m->zero, &m->lock);
+    for (uint32_t i = 0; i < n; i++) {
+        ks_task_run(&tasks[i]);
     }
-    pthread_mutex_unlock(&m->lock);
-    team_unref(m);
 }
 
 /* ---- what a turn that touches many partitions does (ADR 13) ---- */
@@ -324,10 +253,24 @@ static uint32_t deal(const struct ks_engine *e, struct ks_task *tasks, uint32_t 
 /* One sync of the journal for most, and beside it those of the files that got much. */
 static void make_durable(struct ks_engine *e, struct ks_task *tasks, uint32_t n)
 {
-    uint32_t frames = deal(e, tasks, n);
-    struct team *m = team_start(e, tasks, n, frames > 0, syncs_itself, ks_task_sync);
+    uint32_t frames = deal(e, tasks, n), syncs = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        syncs += syncs_itself(&tasks[i]);
+    }
+    uint32_t helpers =
+        frames || !syncs ? syncs : syncs - 1; /* the journal is the commit thread's */
+    helpers = ks_task_sync_waits(e) ? helpers : 0;
+    struct ks_team *m =
+        helpers ? ks_team_start(e, tasks, n, helpers, syncs_itself, ks_task_sync) : NULL;
     int rc = frames ? ks_journal_write(e, tasks, n) : 0;
-    team_finish(m);
+    if (m) {
+        ks_team_finish(m);
+    }
+    for (uint32_t i = 0; !m && i < n; i++) {
+        if (syncs_itself(&tasks[i])) {
+            ks_task_sync(&tasks[i]);
+        }
+    }
     for (uint32_t i = 0; rc && i < n; i++) {
         if (tasks[i].frame) {
             ks_task_refuse(&tasks[i]);
@@ -420,20 +363,24 @@ static void start_seals(struct ks_engine *e, struct ks_log **logs)
     }
 }
 
-/* Without memory for all logs of a turn, some wait for the next one; one always goes. */
-static struct ks_task *tasks_new(uint32_t *n)
+/* Room for the tasks of a turn, kept for the next ones. Without memory for all its logs, some wait for
+ * the next turn; one always goes. */
+static uint32_t tasks_room(struct ks_engine *e, uint32_t n)
 {
-    struct ks_task *tasks = kc_try_zalloc(*n, sizeof(*tasks));
-    while (!tasks && *n > 1) {
-        *n /= 2;
-        tasks = kc_try_zalloc(*n, sizeof(*tasks));
+    if (n > e->tasks_room) {
+        uint32_t room = KC_MAX(n, e->tasks_room * 2);
+        struct ks_task *tasks = kc_try_zalloc(room, sizeof(*tasks));
+        if (tasks) {
+            kc_free(e->tasks);
+            e->tasks = tasks;
+            e->tasks_room = room;
+        }
     }
-    return tasks ? tasks : kc_zalloc(sizeof(*tasks));
+    return KC_MIN(n, e->tasks_room);
 }
 
 /* The tasks of the turn. Logs that are held wait in `parked`: for their sync, or for a journal. */
-static struct ks_task *gather(struct ks_engine *e, struct ks_log **logs, struct ks_log **parked,
-                              uint32_t *ret_n)
+static uint32_t gather(struct ks_engine *e, struct ks_log **logs, struct ks_log **parked)
 {
     uint32_t n = 0, writes = 0, syncing = 0;
     struct ks_inc *inc = NULL;
@@ -447,9 +394,9 @@ static struct ks_task *gather(struct ks_engine *e, struct ks_log **logs, struct 
     }
     bool many = writes > e->direct_files;
     bool journal = (many || syncing) && ks_journal_ready(e, inc, many);
-    struct ks_task *tasks = tasks_new(&n);
-    *ret_n = 0;
-    while (*logs && *ret_n < n) {
+    uint32_t room = tasks_room(e, n);
+    n = 0;
+    while (*logs && n < room) {
         struct ks_log *l = *logs;
         *logs = l->c_next;
         bool mine = journal && l->inc == inc;
@@ -459,20 +406,20 @@ static struct ks_task *gather(struct ks_engine *e, struct ks_log **logs, struct 
             continue;
         }
         l->c_listed = false;
-        tasks[(*ret_n)++] = (struct ks_task){.log = l, .later = mine && (many || l->c_syncing)};
+        e->tasks[n++] = (struct ks_task){.log = l, .later = mine && (many || l->c_syncing)};
     }
-    return tasks;
+    return n;
 }
 
 static void turn(struct ks_engine *e, struct ks_log **logs, struct ks_log **parked)
 {
-    uint32_t n;
     start_seals(e, logs);
     if (!*logs) {
         return;
     }
-    struct ks_task *tasks = gather(e, logs, parked, &n);
-    team_finish(team_start(e, tasks, n, false, NULL, ks_task_run));
+    uint32_t n = gather(e, logs, parked);
+    struct ks_task *tasks = e->tasks;
+    run_all(e, tasks, n);
     make_durable(e, tasks, n);
     if (check(e, tasks, n)) {
         atomic_fetch_add(&e->m_commits, 1);
@@ -496,7 +443,6 @@ static void turn(struct ks_engine *e, struct ks_log **logs, struct ks_log **park
         list_log(logs, t->log); /* what did not fit goes into the next turn */
         ks_log_unref(t->log);
     }
-    kc_free(tasks);
     ks_ack_post(done);
 }
 
@@ -527,9 +473,12 @@ int ks_commit_start(struct ks_engine *e)
     pthread_mutex_init(&e->q_lock, NULL);
     rt_cond_init(&e->q_more);
     ks_journal_start(e);
+    e->tasks = kc_zalloc(sizeof(*e->tasks));
+    e->tasks_room = 1;
     int rc = -pthread_create(&e->commit_thread, NULL, commit_main, e);
     if (rc) {
         ks_journal_stop(e);
+        kc_free(e->tasks);
     }
     return rc;
 }
@@ -542,6 +491,7 @@ void ks_commit_stop(struct ks_engine *e)
     pthread_mutex_unlock(&e->q_lock);
     pthread_join(e->commit_thread, NULL);
     ks_journal_stop(e);
+    kc_free(e->tasks);
     pthread_cond_destroy(&e->q_more);
     pthread_mutex_destroy(&e->q_lock);
 }

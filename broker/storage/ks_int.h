@@ -2,8 +2,8 @@
  *
  * Threads and what they own:
  *   owner loop     the upper half of ks_log: validation, offsets, state, cache, waiting callbacks
- *   commit thread  the queue; groups it by log, one task a log (on the sync pool when there are
- *                  several), the journal (ADR 13), then one fence check for all, then one message a
+ *   commit thread  the queue; groups it by log, one task a log (with helpers from the sync pool where
+ *                  several wait for the volume), the journal (ADR 13), then one fence check for all, then one message a
  *                  loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
@@ -64,6 +64,7 @@ enum ks_entry_kind {
 };
 
 struct ks_entry {
+    struct rt_msg tick; /* of the first entry: brings the list to the owner */
     struct ks_entry *next; /* commit queue, then the log's, then the tick's */
     struct ks_entry *onext; /* the log's appends under way, in order (owner) */
     struct ks_log *log; /* referenced */
@@ -74,6 +75,7 @@ struct ks_entry {
         data; /* placed batches, referenced; len 0: a duplicate waits for its original */
     int64_t base, end;
     int64_t first_ts, max_ts; /* max timestamp of its first batch, and of all */
+    uint32_t crc; /* CRC field of its last batch */
     int64_t append_time_ms;
     int64_t duplicate_base; /* -1 = none */
     int16_t refusal; /* what the producer's state says; told when the check is passed */
@@ -334,6 +336,9 @@ struct ks_engine {
     bool q_stop;
     uint32_t n_sealing; /* commit thread: seals that have not come back */
     struct ks_journal *journal; /* commit thread */
+    struct ks_task *tasks; /* commit thread: of its turn */
+    uint32_t tasks_room;
+    _Atomic int64_t sync_us; /* what a sync takes, or took not long ago */
 
     pthread_mutex_t f_lock; /* guards framed */
     pthread_cond_t f_done;
@@ -470,6 +475,11 @@ struct ks_task {
     uint64_t written; /* bytes, up to c_pos */
 };
 void ks_task_run(struct ks_task *t);
+/* It may have to wait for the volume, as far as can be told now. far: a network file system, where a write
+ * waits when much is not on the server yet. */
+bool ks_task_may_wait(const struct ks_task *t, bool far);
+/* A sync takes longer than it takes to wake a thread for it. */
+bool ks_task_sync_waits(const struct ks_engine *e);
 /* Syncs what a run left unsynced. */
 void ks_task_sync(struct ks_task *t);
 /* The journal failed: what was written is not durable. */
@@ -483,6 +493,14 @@ void ks_task_settle(struct ks_task *t, bool fence_ok);
 void ks_task_log_error(const struct ks_log *log, const char *what, int rc);
 int ks_task_sync_file(struct ks_log *log); /* c_file; never while a sync behind is under way */
 int ks_task_sync_dir(struct ks_log *log); /* of the partition */
+
+/* ks_team.c: deals with those of the n tasks that are wanted (NULL: all), the caller and so many helpers
+ * together. Between start and finish the caller may do something else. Commit thread. */
+struct ks_team;
+struct ks_team *ks_team_start(struct ks_engine *e, struct ks_task *tasks, uint32_t n,
+                              uint32_t helpers, bool (*wanted)(const struct ks_task *t),
+                              void (*run)(struct ks_task *t));
+void ks_team_finish(struct ks_team *m); /* takes part, and waits until all are done */
 
 /* ks_seal.c */
 /* Appends the SEAL of the log's own epoch; fills the entry. Sync pool. */

@@ -15,7 +15,12 @@
 #include "base/kc_mem.h"
 #include "base/kc_rng.h"
 
-enum { TURN_ENTRIES = 1024 };
+enum {
+    TURN_ENTRIES = 1024,
+    SLOW_SYNC_US = 50, /* about what it takes to wake a thread */
+    SYNC_MEMORY = 8,
+    MUCH_BYTES = 64 * 1024 /* a write of so much may have to wait for a server */
+};
 
 void ks_task_log_error(const struct ks_log *log, const char *what, int rc)
 {
@@ -87,10 +92,25 @@ int ks_data_file_new(struct ks_log *log, struct ks_file **ret)
     return 0;
 }
 
+/* Up at once, down slowly: a volume that is slow now and then counts as slow. */
+static void note_sync(struct ks_engine *e, int64_t us)
+{
+    int64_t known = atomic_load_explicit(&e->sync_us, memory_order_relaxed);
+    us = us < known ? known - (known - us + SYNC_MEMORY - 1) / SYNC_MEMORY : us;
+    atomic_store_explicit(&e->sync_us, us, memory_order_relaxed);
+}
+
+bool ks_task_sync_waits(const struct ks_engine *e)
+{
+    return atomic_load_explicit(&e->sync_us, memory_order_relaxed) >= SLOW_SYNC_US;
+}
+
 int ks_task_sync_file(struct ks_log *log)
 {
     KC_ASSERT(!log->c_syncing); /* an error is told once, and it would not be told here (J7) */
+    int64_t before_us = kc_mono_us();
     int rc = ks_fs_datasync(&log->e->fs, ks_file_fd(log->c_file));
+    note_sync(log->e, kc_mono_us() - before_us);
     atomic_fetch_add(&log->e->m_fsyncs, 1);
     log->c_lies = log->c_lies || rc;
     if (!rc) {
@@ -231,11 +251,10 @@ static int write_out(struct ks_log *log, struct run *r)
     return rc;
 }
 
-/* One more batch. What no sync has confirmed stays below the bound that claimants count on (ADR 10),
- * or is this batch alone. Neighbours in memory go as one piece. */
-static int put(struct ks_log *log, struct run *r, uint8_t *p, const struct ks_batch *b)
+/* A piece more, of whole batches. What no sync has confirmed stays below the bound that claimants count
+ * on (ADR 10), or is one batch alone. Neighbours in memory go as one piece. */
+static int put(struct ks_log *log, struct run *r, uint8_t *p, size_t len, int64_t records)
 {
-    size_t len = b->size;
     uint64_t open = log->c_pos + r->len - log->c_durable;
     int rc = 0;
     if (open > 0 && open + len > log->e->unconfirmed) {
@@ -248,7 +267,22 @@ static int put(struct ks_log *log, struct run *r, uint8_t *p, const struct ks_ba
         r->iov[r->n++] = (struct iovec){.iov_base = p, .iov_len = len};
     }
     r->len += len;
-    log->c_unsynced += b->last_delta + 1LL;
+    log->c_unsynced += records;
+    return rc;
+}
+
+/* An entry goes as one piece where that can be: nobody looks at its batches again. */
+static int put_entry(struct ks_log *log, struct run *r, const struct ks_entry *e)
+{
+    uint8_t *p = (uint8_t *)(uintptr_t)e->data.ptr;
+    if (e->data.len <= log->e->unconfirmed) {
+        return put(log, r, p, e->data.len, e->end - e->base);
+    }
+    struct ks_batch b;
+    int rc = 0;
+    for (size_t at = 0; at < e->data.len && !rc && ks_batch_parse(p + at, &b); at += b.size) {
+        rc = put(log, r, p + at, b.size, b.last_delta + 1LL);
+    }
     return rc;
 }
 
@@ -275,23 +309,21 @@ static int maybe_sync(struct ks_task *t, int64_t flush_messages)
 static int write_run(struct ks_task *t, int64_t flush_messages)
 {
     struct ks_log *log = t->log;
-    struct run r = {.n = 0};
-    struct ks_batch b = {0};
+    struct run r; /* large: not to be cleared for each run */
     uint64_t from = log->c_pos;
     int rc = 0;
     bool any = false;
+    r.n = 0;
+    r.len = 0;
     for (struct ks_entry *e = t->taken; e && !rc; e = e->next) {
         if (e->data.len == 0) {
             continue;
         }
-        uint8_t *p = (uint8_t *)(uintptr_t)e->data.ptr;
         e->pos = log->c_pos + r.len;
         e->file = ks_file_ref(log->c_file);
-        for (size_t at = 0; at < e->data.len && ks_batch_parse(p + at, &b) && !rc; at += b.size) {
-            rc = put(log, &r, p + at, &b);
-        }
+        rc = put_entry(log, &r, e);
         log->c_new_end = e->end;
-        log->c_new_crc = b.crc;
+        log->c_new_crc = e->crc;
         any = true;
     }
     rc = rc ? rc : write_out(log, &r);
@@ -351,6 +383,41 @@ bool ks_task_fits(const struct ks_log *log)
     return head->data.len <= frame_max(log) && log->c_unsynced == 0 &&
            atomic_load(&log->c_flush_messages) <= 1 &&
            !must_roll(log, log->c_pos, log->c_first_ts, head);
+}
+
+/* At least so many bytes wait to be written. */
+static bool much(const struct ks_log *log)
+{
+    size_t bytes = 0;
+    for (const struct ks_entry *e = log->c_head; e && bytes < MUCH_BYTES; e = e->next) {
+        bytes += e->data.len;
+    }
+    return bytes >= MUCH_BYTES;
+}
+
+bool ks_task_may_wait(const struct ks_task *t, bool far)
+{
+    const struct ks_log *log = t->log;
+    const struct ks_entry *head = log->c_head;
+    switch (head->kind) {
+    case KS_E_APPEND:
+        break;
+    case KS_E_RECOVERED:
+    case KS_E_RETRY:
+    case KS_E_SEALED:
+        return false;
+    default:
+        return true;
+    }
+    if (log->c_failed || head->epoch != log->c_epoch) {
+        return false; /* they are refused */
+    }
+    if (must_roll(log, log->c_pos, log->c_first_ts, head) || (far && much(log))) {
+        return true;
+    }
+    bool strict = log->c_unsynced == 0 && atomic_load(&log->c_flush_messages) <= 1;
+    bool full = log->c_pos - log->c_durable + head->data.len > log->e->unconfirmed;
+    return !t->later && (strict || full) && ks_task_sync_waits(log->e);
 }
 
 void ks_task_sync(struct ks_task *t)

@@ -103,6 +103,57 @@ static void many_appends_share_a_commit(void)
     one_close(log);
 }
 
+/* A thread is woken for what waits for the volume, not for what goes into memory. */
+static void only_what_waits_for_the_volume_gets_a_helper(void)
+{
+    struct ks_log *log = one_open();
+    struct ks_engine *e = log->e;
+    st_put(&one_b, log, 1); /* and nothing is under way from here on */
+    struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
+    struct ks_task now = {.log = log}, later = {.log = log, .later = true};
+    int64_t segment_bytes = log->c_segment_bytes;
+    entry->data.len = 64 * 1024;
+    log->c_head = entry;
+    e->sync_us = 10000;
+    KT_TRUE(ks_task_may_wait(&now, false)); /* it is synced in its task */
+    KT_FALSE(ks_task_may_wait(&later, false)); /* by the turn */
+    KT_TRUE(ks_task_may_wait(&later, true)); /* so much may wait for a server */
+    entry->data.len--;
+    KT_FALSE(ks_task_may_wait(&later, true));
+    e->sync_us = 1; /* memory */
+    KT_FALSE(ks_task_may_wait(&now, false));
+    e->sync_us = 10000;
+    log->c_flush_messages = 1000;
+    KT_FALSE(ks_task_may_wait(&now, false));
+    entry->data.len = e->unconfirmed; /* together with the first one: more than may be unsynced */
+    log->c_durable = 0;
+    KT_TRUE(ks_task_may_wait(&now, false));
+    log->c_segment_bytes = 100;
+    KT_TRUE(ks_task_may_wait(&later, false)); /* a roll */
+    log->c_failed = true;
+    KT_FALSE(ks_task_may_wait(&now, false)); /* only refused */
+    log->c_failed = false;
+    entry->kind = KS_E_TRIM;
+    KT_TRUE(ks_task_may_wait(&later, false));
+    log->c_head = NULL;
+    log->c_segment_bytes = segment_bytes;
+    log->c_flush_messages = 1;
+    log->c_durable = log->c_synced;
+    ks_entry_free(entry);
+    one_close(log);
+}
+
+/* A slow sync is noticed at once, and remembered for some fast ones. */
+static void a_volume_that_is_slow_now_and_then_is_slow(void)
+{
+    struct ks_log *log = one_open();
+    log->e->sync_us = 100000000;
+    st_put(&one_b, log, 1);
+    KT_TRUE(ks_task_sync_waits(log->e));
+    KT_TRUE(log->e->sync_us < 100000000);
+    one_close(log);
+}
+
 static void a_large_batch_of_one_holder_is_not_copied(void)
 {
     struct ks_log *log = one_open();
@@ -169,7 +220,8 @@ static void the_memory_of_an_idle_log_is_small(void)
 
 KT_MAIN("log", KT(acked_batches_are_read_back), KT(reads_stop_before_the_limit),
         KT(offsets_out_of_range_are_refused), KT(small_segments_roll_and_survive_a_restart),
-        KT(many_appends_share_a_commit), KT(a_large_batch_of_one_holder_is_not_copied),
-        KT(timestamps_find_the_record),
+        KT(many_appends_share_a_commit), KT(only_what_waits_for_the_volume_gets_a_helper),
+        KT(a_volume_that_is_slow_now_and_then_is_slow),
+        KT(a_large_batch_of_one_holder_is_not_copied), KT(timestamps_find_the_record),
         KT(where_no_record_has_a_timestamp_the_largest_is_the_first),
         KT(the_memory_of_an_idle_log_is_small))

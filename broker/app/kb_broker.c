@@ -364,6 +364,7 @@ static int start_threads(struct kb_broker *b, struct kc_err *err)
     kd_set_stopped_hook(b->app.data, on_log_stopped, b);
     kd_set_epoch_hook(b->app.data, on_log_epoch, b);
     start_groups(b);
+    b->app.fetch_sessions = kb_fetch_sessions_new(&b->app);
     int rc = kd_start(b->app.data, err);
     return rc ? rc
               : kh_start(b->config->health_bind, b->config->health_port, &b->source, &b->health,
@@ -423,6 +424,7 @@ static void stop(struct kb_broker *b)
     }
     kn_server_free(b->app.net);
     kg_groups_free(b->app.groups);
+    kb_fetch_sessions_free(b->app.fetch_sessions);
     kb_self_free(b->self);
     kl_free(b->cluster.control);
     kb_set_image(&b->app, NULL);

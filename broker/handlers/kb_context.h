@@ -12,6 +12,7 @@
 #include "net/kn_net.h"
 
 struct kg_groups;
+struct kb_fetch_sessions;
 
 /* A listener of this broker, as clients see it. */
 struct kb_endpoint {
@@ -31,6 +32,7 @@ struct kb_app {
     struct kd_data *data;
     struct ks_engine *engine;
     struct kg_groups *_Atomic groups; /* NULL until the volume is open */
+    struct kb_fetch_sessions *fetch_sessions;
     struct kn_server *net;
     int32_t connection_cap; /* whatever max.connections says; 0 = none */
     int32_t lowered_from; /* the max.connections above it that was last complained of */
@@ -43,6 +45,10 @@ struct kb_app {
 
 /* Prepares a zeroed context; the caller fills the rest. */
 void kb_app_init(struct kb_app *app);
+
+/* The fetch sessions of all data loops (kb_fetch_ask.c); before the loops start, and after they ended. */
+struct kb_fetch_sessions *kb_fetch_sessions_new(struct kb_app *app);
+void kb_fetch_sessions_free(struct kb_fetch_sessions *all); /* NULL allowed */
 
 /* Publishes an image: takes the reference, lets go of the previous one, wakes whoever waits for it.
  * NULL only to let go at the end. [one thread at a time] */

@@ -24,6 +24,7 @@ struct request {
     const struct kb_api *api;
     const struct kw_api *wire;
     int64_t arrived_us;
+    size_t charged; /* of the arena */
     enum { ENDED_ANSWER, ENDED_SILENT, ENDED_DROP, ENDED_KEPT } end;
     struct kn_answer *answer;
     const char *why;
@@ -225,6 +226,13 @@ void kb_end(struct kb_req *req)
 
 /* ---- the beginning ---- */
 
+void kb_charge(struct kb_req *req)
+{
+    struct request *r = KC_CONTAINER_OF(req, struct request, req);
+    kn_charge(req->conn, &r->place, req->arena.used - r->charged);
+    r->charged = req->arena.used;
+}
+
 /* KIP-511: the client learns from a version-0 answer that names only ApiVersions. */
 static void refuse_api_versions(struct request *r)
 {
@@ -252,7 +260,7 @@ static void start(struct request *r, struct kw_cursor *c, const struct kw_reques
         return;
     }
     req->body = body;
-    kn_charge(req->conn, &r->place, req->arena.used); /* a small frame may decode to much */
+    kb_charge(req); /* a small frame may decode to much */
     r->api->handle(req);
 }
 

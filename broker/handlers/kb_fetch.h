@@ -6,11 +6,15 @@
 #define KB_FETCH_H
 
 #include "handlers/kb_fan.h"
+#include "handlers/kb_fetch_session.h"
 #include "wire/kw_fetch.h"
 
 struct kb_fetch_part {
     struct kb_item item;
-    const struct kw_fetch_request_partition *in;
+    const struct kw_fetch_request_partition *in; /* of the request, or made of its session */
+    struct kc_str topic; /* as the answer names it; */
+    struct kc_uuid topic_id; /* or by its id, from version 13 on */
+    struct kb_fs_part *cached; /* of the session; it may be gone once kb_fetch_overtaken */
     int16_t unresolved; /* error of the name, before any pass */
     bool stale;
     int64_t grant; /* bytes it may read in this round; -1 = as many as are left then */
@@ -30,7 +34,10 @@ struct kb_fetch_part {
 
 struct kb_fetch {
     struct kb_fan fan;
+    struct kb_fs_session *session; /* that the request goes on with; a reference */
+    bool wants_session;
     struct kw_fetch_response resp; /* its arrays are made before the first pass */
+    struct kw_fetch_response_partition_data *out; /* of its topics */
     int64_t max_bytes, min_bytes;
     int64_t room; /* of max_bytes, what the budget gave this pass; -1 = nothing now */
     int64_t used; /* bytes that the rounds of this pass have read */
@@ -57,6 +64,21 @@ static inline struct kb_fetch_part *kb_fetch_part_at(struct kb_fetch *f, int32_t
 {
     return KC_CONTAINER_OF(kb_fan_item(&f->fan, i), struct kb_fetch_part, item);
 }
+
+/* What it is about (kb_fetch_ask.c). First the session: an error of Kafka, for the answer as a whole, or
+ * 0. Then its parts, in the order in which they are read; false when the request was dropped. */
+int16_t kb_fetch_begin(struct kb_fetch *f);
+bool kb_fetch_list(struct kb_fetch *f);
+/* Whether another request went on with the session meanwhile: this one has lost its place in it. */
+bool kb_fetch_overtaken(const struct kb_fetch *f);
+/* Whether the answer has to say this of a part; its session takes note that it does. */
+bool kb_fetch_is_news(struct kb_fetch *f, struct kb_fetch_part *p,
+                      const struct kw_fetch_response_partition_data *out);
+/* The session that the answer names, made now if one was asked for, with what `out` says of each part;
+ * 0 = none. */
+int32_t kb_fetch_session_id(struct kb_fetch *f, const struct kw_fetch_response_partition_data *out);
+/* Lets go of the session. */
+void kb_fetch_end(struct kb_fetch *f);
 
 /* Who may read how much (kb_fetch_room.c), on the home loop. Before the first round of a pass, in
  * which all parts are run: */

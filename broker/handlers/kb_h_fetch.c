@@ -2,8 +2,7 @@
  *
  * v4      isolation level: to read_committed nothing from the last stable offset on, and the aborted
  *         transactions that what is sent may hold data of. v5: log start offset. v7: sessions
- *         (KIP-227), which are declined: the answer's session id is 0 and clients go on with full
- *         requests. v9: leader epochs.
+ *         (KIP-227; kb_fetch_ask.c). v9: leader epochs.
  * v12     divergence by the last fetched epoch. v13: topics by id. v16: addresses of new leaders
  *         (KIP-951). v17-18: fields of replicas, which do not exist here.
  *
@@ -99,20 +98,52 @@ static void fill(struct kb_fetch *f, struct kb_fetch_part *p, int64_t *total,
     }
 }
 
+/* As FetchResponse.of: a topic is named again when another one came in between. */
+static struct kw_fetch_response_fetchable_topic_response *topic_for(struct kb_fetch *f,
+                                                                    const struct kb_fetch_part *p)
+{
+    struct kw_fetch_response *resp = &f->resp;
+    struct kw_fetch_response_fetchable_topic_response *t = &resp->responses[resp->n_responses];
+    if (resp->n_responses == 0 || !kc_uuid_eq(&t[-1].topic_id, &p->topic_id) ||
+        !kc_str_eq(t[-1].topic, p->topic)) {
+        t->topic = p->topic;
+        t->topic_id = p->topic_id;
+        resp->n_responses++;
+        return t;
+    }
+    return &t[-1];
+}
+
+static void fill_all(struct kb_fetch *f)
+{
+    int32_t n = 0;
+    int64_t total = 0;
+    for (int32_t i = 0; i < f->fan.n; i++) {
+        struct kb_fetch_part *p = kb_fetch_part_at(f, i);
+        struct kw_fetch_response_partition_data *out = &f->out[n];
+        fill(f, p, &total, out);
+        if (kb_fetch_is_news(f, p, out)) {
+            struct kw_fetch_response_fetchable_topic_response *t = topic_for(f, p);
+            t->partitions = t->n_partitions ? t->partitions : out;
+            t->n_partitions++;
+            n++;
+        }
+    }
+    kb_count(&f->fan.req->app->metrics.fetched_bytes, (uint64_t)total);
+}
+
 static void answer(struct kb_fetch *f)
 {
     struct kb_req *req = f->fan.req;
-    int32_t at = 0;
-    int64_t total = 0;
-    for (int32_t t = 0; t < f->resp.n_responses; t++) {
-        struct kw_fetch_response_fetchable_topic_response *out = &f->resp.responses[t];
-        for (int32_t i = 0; i < out->n_partitions; i++) {
-            fill(f, kb_fetch_part_at(f, at++), &total, &out->partitions[i]);
-        }
+    if (kb_fetch_overtaken(f)) {
+        f->resp.error_code = KAFKA_INVALID_FETCH_SESSION_EPOCH;
+    } else {
+        fill_all(f);
     }
-    kb_count(&req->app->metrics.fetched_bytes, (uint64_t)total);
+    f->resp.session_id = kb_fetch_session_id(f, f->out);
     kb_send(req, &f->resp);
     give_back(f); /* sent: the connection counts it now */
+    kb_fetch_end(f);
     for (int32_t i = 0; i < f->fan.n; i++) {
         kb_fetch_drop_read(kb_fetch_part_at(f, i));
     }
@@ -244,83 +275,45 @@ static void on_pass(struct kb_fan *fan)
 
 /* ---- the request ---- */
 
-static int32_t count(const struct kw_fetch_request *in)
-{
-    int64_t n = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        n += in->topics[t].n_partitions;
-    }
-    return (int32_t)n; /* bounded by the frame's size */
-}
-
 static bool make_room(struct kb_fetch *f)
 {
     struct kb_req *req = f->fan.req;
-    const struct kw_fetch_request *in = req->body;
+    size_t n = (size_t)f->fan.n, nodes = (size_t)req->image->n_rows + 1;
     struct kw_fetch_response *resp = &f->resp;
     kw_fetch_response_init(resp);
-    resp->responses = kb_alloc(req, (size_t)in->n_topics, sizeof(*resp->responses));
-    if (!resp->responses) {
+    resp->responses = kb_alloc(req, n, sizeof(*resp->responses));
+    f->out = resp->responses ? kb_alloc(req, n, sizeof(*f->out)) : NULL;
+    resp->node_endpoints = f->out ? kb_alloc(req, nodes, sizeof(*resp->node_endpoints)) : NULL;
+    if (!resp->node_endpoints) {
+        kb_fetch_end(f);
         return false;
     }
-    resp->node_endpoints =
-        kb_alloc(req, (size_t)req->image->n_rows + 1, sizeof(*resp->node_endpoints));
-    for (int32_t t = 0; resp->node_endpoints && t < in->n_topics; t++) {
-        struct kw_fetch_response_fetchable_topic_response *out = &resp->responses[t];
-        out->topic = in->topics[t].topic;
-        out->topic_id = in->topics[t].topic_id;
-        out->partitions =
-            kb_alloc(req, (size_t)in->topics[t].n_partitions, sizeof(*out->partitions));
-        if (!out->partitions) {
-            return false;
-        }
-        out->n_partitions = in->topics[t].n_partitions;
-        resp->n_responses++;
-    }
-    return resp->node_endpoints != NULL;
+    kb_charge(req); /* a small request may be about many partitions of its session */
+    return true;
 }
 
-static void set_items(struct kb_fetch *f, const struct kw_fetch_request *in)
+static void refuse(struct kb_req *req, int16_t error)
 {
-    static const struct kc_uuid none;
-    bool by_id = f->fan.req->version >= 13;
-    int32_t at = 0;
-    for (int32_t t = 0; t < in->n_topics; t++) {
-        const struct kw_fetch_request_topic *topic = &in->topics[t];
-        for (int32_t i = 0; i < topic->n_partitions; i++) {
-            struct kb_fetch_part *p = kb_fetch_part_at(f, at++);
-            p->in = &topic->partitions[i];
-            p->diverging_epoch = -1;
-            kb_item_set(&p->item, by_id ? KC_STR_NULL : topic->topic,
-                        by_id ? &topic->topic_id : &none, p->in->partition);
-            p->unresolved = p->item.error;
-        }
-    }
-}
-
-/* Sessions are declined, so no session can be continued. */
-static int16_t session_error(const struct kw_fetch_request *in)
-{
-    if (in->session_id != 0) {
-        return KAFKA_FETCH_SESSION_ID_NOT_FOUND;
-    }
-    return in->session_epoch > 0 ? KAFKA_INVALID_FETCH_SESSION_EPOCH : KAFKA_NONE;
+    struct kw_fetch_response resp;
+    kw_fetch_response_init(&resp);
+    resp.error_code = error;
+    kb_reply(req, &resp);
 }
 
 void kb_handle_fetch(struct kb_req *req)
 {
     const struct kw_fetch_request *in = req->body;
-    int16_t error = session_error(in);
-    if (error) {
-        struct kw_fetch_response resp;
-        kw_fetch_response_init(&resp);
-        resp.error_code = error;
-        kb_reply(req, &resp);
+    struct kb_fetch *f = kb_alloc(req, 1, sizeof(*f));
+    if (!f) {
         return;
     }
-    struct kb_fetch *f = kb_alloc(req, 1, sizeof(*f));
-    if (!f || !kb_fan_init(&f->fan, req, count(in), sizeof(struct kb_fetch_part)) ||
-        !make_room(f)) {
+    f->fan.req = req;
+    int16_t error = kb_fetch_begin(f);
+    if (error) {
+        refuse(req, error);
+        return;
+    }
+    if (!kb_fetch_list(f) || !make_room(f)) {
         return;
     }
     f->max_bytes = KC_MIN((int64_t)KC_MAX(in->max_bytes, 0),
@@ -328,6 +321,5 @@ void kb_handle_fetch(struct kb_req *req)
     f->min_bytes = KC_MIN((int64_t)in->min_bytes, f->max_bytes); /* as KafkaApis */
     f->deadline_ms = kc_mono_ms() + KC_MAX(in->max_wait_ms, 0);
     f->timer.fn = on_timer;
-    set_items(f, in);
     begin_pass(f);
 }

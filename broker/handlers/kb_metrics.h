@@ -20,6 +20,8 @@ struct kb_metrics {
     _Atomic uint64_t produced_bytes, fetched_bytes;
     _Atomic uint64_t produce_errors, fetch_errors; /* partitions answered with an error */
     _Atomic int64_t under_way;
+    _Atomic int64_t fetch_sessions, fetch_session_partitions; /* KIP-227 */
+    _Atomic uint64_t fetch_session_evictions;
 };
 
 static inline void kb_count(_Atomic uint64_t *c, uint64_t n)

@@ -30,16 +30,13 @@ const struct ki_key *ki_key_find(enum ki_key_scope scope, struct kc_str name)
 bool ki_key_at_start(const char *name)
 {
     /* In Kafka they are read-only, too. */
-    static const char *const keys[] = {"connections.max.idle.ms",
-                                       "group.initial.rebalance.delay.ms",
-                                       "group.max.session.timeout.ms",
-                                       "group.max.size",
-                                       "group.min.session.timeout.ms",
-                                       "offset.metadata.max.bytes",
-                                       "offsets.retention.check.interval.ms",
-                                       "offsets.retention.minutes",
-                                       "queued.max.request.bytes",
-                                       "socket.request.max.bytes"};
+    static const char *const keys[] = {
+        "connections.max.idle.ms",      "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms", "group.max.size",
+        "group.min.session.timeout.ms", "max.incremental.fetch.session.cache.slots",
+        "offset.metadata.max.bytes",    "offsets.retention.check.interval.ms",
+        "offsets.retention.minutes",    "queued.max.request.bytes",
+        "socket.request.max.bytes"};
     for (size_t i = 0; i < KC_ARRAY_LEN(keys); i++) {
         if (strcmp(keys[i], name) == 0) {
             return true;

@@ -72,7 +72,13 @@ static void a_broker_that_starts_says_what_it_can(void)
 {
     double v;
     up(true);
+    atomic_store(&b.app.metrics.fetch_sessions, 3);
+    atomic_store(&b.app.metrics.fetch_session_partitions, 40);
+    atomic_store(&b.app.metrics.fetch_session_evictions, 5);
     write_text();
+    KT_EQ(value("kaas_fetch_sessions"), 3);
+    KT_EQ(value("kaas_fetch_session_partitions"), 40);
+    KT_EQ(value("kaas_fetch_session_evictions_total"), 5);
     KT_EQ(value("kaas_broker_state"), 1);
     KT_EQ(value("kaas_broker_ready"), 0);
     KT_EQ(value("kaas_requests_total{api=\"produce\"}"), 0);

@@ -45,6 +45,7 @@ void hx_up(struct hx *h, int32_t self, int32_t n_loops)
     app->groups = kg_groups_new(&go);
     struct kd_slot_hooks hooks = kg_groups_hooks(app->groups);
     kd_set_slot_hooks(app->data, &hooks);
+    app->fetch_sessions = kb_fetch_sessions_new(app);
     struct kn_listener_opts lo[2] = {{"internal", "127.0.0.1", 0}, {"external", "127.0.0.1", 0}};
     struct kn_opts o = {lo, 2, limits, {kb_on_frame, kb_frame_overlaps, app}};
     KT_REQUIRE(kn_server_new(&o, &app->net, &err) == 0);
@@ -114,6 +115,7 @@ void hx_down(struct hx *h)
     kd_stop(h->app.data);
     kn_server_free(h->app.net);
     kg_groups_free(h->app.groups);
+    kb_fetch_sessions_free(h->app.fetch_sessions);
     kb_set_image(&h->app, NULL);
     kd_free(h->app.data);
 }

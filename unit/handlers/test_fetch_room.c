@@ -121,6 +121,28 @@ static void what_the_ones_in_front_leave_is_for_the_ones_behind(void)
     down();
 }
 
+/* Nobody overtakes: one that may take more than is left at first comes before those behind it. */
+static void one_that_waits_for_room_is_not_overtaken(void)
+{
+    up();
+    for (int32_t l = 0; l < LOOPS; l++) {
+        fx_produce(&client[0], &h.topics[0], of_loop[l][1], BATCHES, SIZE);
+    }
+    for (int32_t l = 0; l < LOOPS; l++) {
+        struct fx_ask ask = fx_plain;
+        ask.max_bytes = 2 * BATCH;
+        fx_add(&ask, &h.topics[0], of_loop[0][0], 0); /* has nothing */
+        ask.want[0].max_bytes = BATCH;
+        fx_add(&ask, &h.topics[0], of_loop[l][1], 0);
+        fx_add(&ask, &h.topics[0], of_loop[1 - l][1], 0);
+        ask.want[2].max_bytes = BATCH;
+        const struct kw_fetch_response *r = fx_fetch(&client[0], &ask);
+        KT_TRUE(got(r, of_loop[l][1]) > 2 * SIZE);
+        KT_EQ(got(r, of_loop[1 - l][1]), 0);
+    }
+    down();
+}
+
 /* More is there than there is room for: no reason to wait for min_bytes. */
 static void an_answer_that_can_hold_no_more_does_not_wait(void)
 {
@@ -173,5 +195,6 @@ static void the_first_with_records_gets_a_batch_that_is_larger_than_its_limit(vo
 
 KT_MAIN("fetch_room", KT(the_first_of_the_request_is_read_first_whichever_loop_owns_it),
         KT(room_is_given_out_in_order), KT(what_the_ones_in_front_leave_is_for_the_ones_behind),
+        KT(one_that_waits_for_room_is_not_overtaken),
         KT(an_answer_that_can_hold_no_more_does_not_wait),
         KT(the_first_with_records_gets_a_batch_that_is_larger_than_its_limit))

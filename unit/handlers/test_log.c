@@ -95,7 +95,6 @@ struct ask {
     int32_t n;
     int64_t offset;
     int32_t epoch;
-    int32_t session_id, session_epoch;
 };
 
 static void send_fetch(struct hx_client *cl, const struct ask *a)
@@ -119,8 +118,6 @@ static void send_fetch(struct hx_client *cl, const struct ask *a)
     in.max_wait_ms = a->wait_ms;
     in.min_bytes = a->min_bytes;
     in.max_bytes = a->max_bytes;
-    in.session_id = a->session_id;
-    in.session_epoch = a->session_epoch;
     in.topics = &t;
     in.n_topics = 1;
     hx_send(cl, FETCH, a->version, &in);
@@ -132,8 +129,7 @@ static const struct ask plain = {.version = 12,
                                  .max_bytes = 1 << 20,
                                  .part_bytes = 1 << 20,
                                  .n = 1,
-                                 .epoch = -1,
-                                 .session_epoch = -1};
+                                 .epoch = -1};
 
 static const struct kw_fetch_response *fetch(const struct ask *a)
 {
@@ -437,18 +433,6 @@ static void consumers_that_do_not_read_stay_within_the_budget(void)
     down(PARTS);
 }
 
-static void sessions_are_declined(void)
-{
-    up(1);
-    struct ask a = plain;
-    a.session_epoch = 0;
-    KT_EQ(fetch(&a)->session_id, 0);
-    a.session_id = 5;
-    a.session_epoch = 1;
-    KT_EQ(fetch(&a)->error_code, KAFKA_FETCH_SESSION_ID_NOT_FOUND);
-    down(1);
-}
-
 static struct kw_list_offsets_response_partition_response list_at(int16_t version,
                                                                   int32_t partition, int64_t ts)
 {
@@ -579,6 +563,6 @@ KT_MAIN("log", KT(what_was_produced_is_fetched_in_every_version),
         KT(requests_wait_for_a_partition_that_comes_back),
         KT(offsets_and_epochs_out_of_range_are_errors_at_once),
         KT(limits_hold_but_a_batch_always_comes),
-        KT(consumers_that_do_not_read_stay_within_the_budget), KT(sessions_are_declined),
+        KT(consumers_that_do_not_read_stay_within_the_budget),
         KT(list_offsets_knows_the_special_timestamps), KT(delete_records_moves_the_start),
         KT(produce_refuses_before_the_log_what_kafka_refuses))

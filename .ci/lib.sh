@@ -58,6 +58,14 @@ build() {
   step "build $preset" cmake --build "$ROOT/build/$preset" -j "$JOBS" ${1:+--target "$@"}
 }
 
+# kafka_jars: Apache Kafka 4.4.0 with what it needs, in $CACHE/peer, unless it is there.
+kafka_jars() {
+  local pom=$ROOT/e2e/diff/pom.xml
+  cmp -s "$pom" "$CACHE/peer/complete" && return
+  step "fetch Kafka 4.4.0" mvn -B -q -f "$pom" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$CACHE/peer" &&
+    cp "$pom" "$CACHE/peer/complete"
+}
+
 # run_ctest PRESET ARGS...: those tests of a build; sets the sums. Says only what failed.
 run_ctest() {
   local out total bad

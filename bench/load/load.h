@@ -147,6 +147,7 @@ struct ld {
     struct ld_conn *conns;
     int n_conns;
     struct ld_meter meter;
+    int64_t stop_ns; /* no fetch is sent after it; 0: never */
 };
 
 /* A connected socket, or -errno. The host is an IPv4 address or localhost. */
@@ -220,6 +221,7 @@ void ld_mode_fetch(struct ld *l);
 void ld_mode_e2e(struct ld *l);
 void ld_mode_idle(struct ld *l);
 void ld_mode_probe(struct ld *l);
+void ld_mode_ready(struct ld *l);
 void ld_mode_first(struct ld *l);
 void ld_mode_create(struct ld *l);
 void ld_mode_led(struct ld *l);

@@ -53,6 +53,10 @@ static int write_fetch(const struct ld *l, struct ld_conn *c)
 void ld_fetch_send(struct ld *l, struct ld_conn *c)
 {
     c->turn++;
+    if (l->stop_ns && ld_now_ns() >= l->stop_ns) {
+        c->done = true;
+        return;
+    }
     if (!write_fetch(l, c)) {
         memset(c->next, 0, (size_t)c->n_parts * sizeof(*c->next));
         if (++c->round >= l->o.repeat || !write_fetch(l, c)) {
@@ -244,6 +248,10 @@ void ld_mode_fetch(struct ld *l)
     }
     ld_conns_open(l);
     ld_meter_start(&l->meter, &l->o);
+    if (l->o.secs > 0) {
+        l->stop_ns = l->meter.start_ns + (int64_t)(l->o.secs * 1e9);
+        l->o.repeat = INT64_MAX;
+    }
     for (int i = 0; i < l->n_conns; i++) {
         ld_fetch_send(l, &l->conns[i]);
         done += l->conns[i].done;
@@ -266,9 +274,9 @@ void ld_mode_fetch(struct ld *l)
     }
     struct ld_sums sums = {.bytes = f.bytes, .msgs = f.msgs, .reqs = reqs};
     ld_meter_print(&l->meter, l->o.mode, ld_now_ns(), &sums);
-    printf(",\"conns\":%d,\"parts\":%d,\"pmax\":%ld,\"drop\":%s,\"crc\":%s,\"repeat\":%d",
+    printf(",\"conns\":%d,\"parts\":%d,\"pmax\":%ld,\"drop\":%s,\"crc\":%s,\"repeat\":%ld",
            l->n_conns, l->n_parts, (long)l->o.part_max, l->o.drop ? "true" : "false",
-           l->o.crc ? "true" : "false", (int)l->o.repeat);
+           l->o.crc ? "true" : "false", (long)l->o.repeat);
     ld_hist_print("fetch_us", &took);
     puts("}");
 }

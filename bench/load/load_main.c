@@ -14,13 +14,15 @@ static const char usage[] =
     "usage: kaas-load MODE [--OPTION VALUE]...     one JSON line\n"
     "\n"
     "  produce  until --bytes or --secs; --rate MB/s: open loop, latency from the time it was due\n"
-    "  fetch    reads every partition from its start, --repeat times; --crc checks each batch;\n"
+    "  fetch    reads every partition from its start, --repeat times or for --secs; --crc checks "
+    "each batch;\n"
     "           --drop leaves the bytes in the kernel (give the --batch and --rec they were made "
     "with)\n"
     "  e2e      --rate records a second, one a request, from the time it was due until it is read\n"
     "  idle     --n connections, ApiVersions on each, then --hold seconds of silence\n"
     "  probe    one produce at a time for --secs: the longest time between two that were "
     "acknowledged\n"
+    "  ready    GET /readyz of the health port --b each --gap ms for --secs\n"
     "  first    until one produce is acknowledged: seconds since --t0 (of the epoch)\n"
     "  create   TOPIC-0 to TOPIC-(n-1) of --p partitions, --per a request, --config K=V; until all "
     "are led\n"
@@ -84,7 +86,7 @@ static const struct option options[] = {
     {"maxbytes", SIZE, AT(max_bytes), 1, 128 << 20},
     {"maxwait", SIZE, AT(max_wait_ms), 0, 1e6},
     {"minbytes", SIZE, AT(min_bytes), 0, 128 << 20},
-    {"gap", SIZE, AT(gap_ms), 0, 1e6},
+    {"gap", SIZE, AT(gap_ms), 1, 1e6},
     {"timeout", SIZE, AT(timeout_ms), 1, 1e6},
     {"secs", REAL, AT(secs), 0, 1e6},
     {"rate", REAL, AT(rate), 0, 1e9},
@@ -151,10 +153,10 @@ static const struct {
     const char *name;
     void (*run)(struct ld *l);
 } modes[] = {
-    {"produce", ld_mode_produce}, {"fetch", ld_mode_fetch}, {"e2e", ld_mode_e2e},
-    {"idle", ld_mode_idle},       {"probe", ld_mode_probe}, {"first", ld_mode_first},
-    {"create", ld_mode_create},   {"led", ld_mode_led},     {"delete", ld_mode_delete},
-    {"leader", ld_mode_leader},
+    {"produce", ld_mode_produce}, {"fetch", ld_mode_fetch},   {"e2e", ld_mode_e2e},
+    {"idle", ld_mode_idle},       {"probe", ld_mode_probe},   {"ready", ld_mode_ready},
+    {"first", ld_mode_first},     {"create", ld_mode_create}, {"led", ld_mode_led},
+    {"delete", ld_mode_delete},   {"leader", ld_mode_leader},
 };
 
 static void more_files(void)

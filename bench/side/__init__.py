@@ -1,0 +1,1 @@
+"""kaas and Apache Kafka as the two sides of a measurement."""

@@ -184,23 +184,25 @@ static void list_request(struct kb_fetch *f)
     }
 }
 
-/* A session knows the name that an id had, so it can tell an id that is not known yet from one whose
- * topic is gone, or was made anew (ReplicaManager). */
-static int16_t resolve(struct kb_fetch *f, struct kb_fs_session *s, struct kb_fs_topic *t,
+/* As CachedPartition.maybeResolveUnknownName: a part keeps the name that its id had, so an id that is not
+ * known yet is told from one whose topic is gone, or was made anew (KafkaApis, ReplicaManager). */
+static int16_t resolve(struct kb_fetch *f, struct kb_fs_session *s, struct kb_fs_part *c,
                        int16_t error)
 {
     const struct ki_image *im = f->fan.req->image;
+    const struct kb_fs_topic *t = c->topic;
     if (!s->by_id) {
         return error;
     }
-    if (error == KAFKA_UNKNOWN_TOPIC_ID && t->name) {
+    if (error == KAFKA_UNKNOWN_TOPIC_ID && c->named) {
         return ki_topic_by_name(im, (struct kc_str){t->name, t->name_len})
                    ? KAFKA_INCONSISTENT_TOPIC_ID
                    : KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
     }
-    const struct ki_topic *known = t->name ? NULL : ki_topic_by_id(im, &t->id);
+    const struct ki_topic *known =
+        c->named || error == KAFKA_UNKNOWN_TOPIC_ID ? NULL : ki_topic_by_id(im, &t->id);
     if (known) {
-        kb_fs_name(s, t, kc_str_of(known->name));
+        kb_fs_name(s, c, kc_str_of(known->name));
     }
     return error;
 }
@@ -224,7 +226,7 @@ static bool list_session(struct kb_fetch *f)
         p->topic = s->by_id ? KC_STR_NULL : (struct kc_str){c->topic->name, c->topic->name_len};
         p->topic_id = c->topic->id;
         set_item(f, p, c->partition);
-        p->unresolved = p->item.error = resolve(f, s, c->topic, p->item.error);
+        p->unresolved = p->item.error = resolve(f, s, c, p->item.error);
     }
     return in != NULL;
 }
@@ -292,7 +294,7 @@ static bool draft(struct kb_fetch *f, struct kb_fs_session *s,
             return false;
         }
         kb_fs_tell(s, c, &t);
-        resolve(f, s, c->topic, p->unresolved);
+        resolve(f, s, c, p->unresolved);
     }
     return true;
 }

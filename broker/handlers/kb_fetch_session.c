@@ -479,12 +479,11 @@ void kb_fs_forget(struct kb_fs_session *s, struct kc_str name, const struct kc_u
     }
 }
 
-void kb_fs_name(struct kb_fs_session *s, struct kb_fs_topic *t, struct kc_str name)
+void kb_fs_name(struct kb_fs_session *s, struct kb_fs_part *p, struct kc_str name)
 {
     size_t bytes = bytes_of(s);
-    if (!t->name && set_name(s, t, name)) {
-        count_bytes(s, bytes);
-    }
+    p->named = p->topic->name || set_name(s, p->topic, name);
+    count_bytes(s, bytes);
 }
 
 static struct kb_fs_part *part_of(const struct kb_fs_session *s, struct kc_list *node)

@@ -55,6 +55,7 @@ struct kb_fs_part {
     struct kc_list order;
     struct kb_fs_topic *topic;
     int32_t partition;
+    bool named; /* its topic's id was resolved since it is in the session */
     struct kb_fs_asked asked;
     int64_t high_watermark, last_stable, log_start; /* what the client knows; -1 = nothing */
 };
@@ -140,8 +141,8 @@ struct kb_fs_part *kb_fs_put(struct kb_fs_session *s, struct kc_str name, const 
 /* Absent: nothing happens. */
 void kb_fs_forget(struct kb_fs_session *s, struct kc_str name, const struct kc_uuid *id,
                   int32_t partition);
-/* Keeps the name that a topic id was resolved to; without memory it does not. */
-void kb_fs_name(struct kb_fs_session *s, struct kb_fs_topic *t, struct kc_str name);
+/* Keeps the name that the id of its topic was resolved to; without memory it does not. */
+void kb_fs_name(struct kb_fs_session *s, struct kb_fs_part *p, struct kc_str name);
 /* In order; NULL at the end. */
 struct kb_fs_part *kb_fs_first(const struct kb_fs_session *s);
 struct kb_fs_part *kb_fs_next(const struct kb_fs_session *s, const struct kb_fs_part *p);

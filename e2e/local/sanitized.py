@@ -60,6 +60,26 @@ def many_at_the_same_time(b):
 
 
 @scenario
+def consumers_keep_fetch_sessions(b):
+    """KIP-227: they have one while they read, of all partitions, and read each record once."""
+    def in_sessions():
+        lines = b.get("/metrics", SLOW_S)[1].splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("kaas_fetch_session_partitions "))
+
+    for name in ("java-4.4", "java-3.7", "franz-go"):
+        topic = f"sessions-{name}"
+        b.topic(topic, 12)
+        clients.produce(name, b.address, topic, 0, RECORDS).result(SLOW_S)
+        before = in_sessions()
+        reader = clients.consume(name, b.address, topic, topic, 2 * RECORDS)
+        eventually(lambda: in_sessions() >= before + 12, SLOW_S, what=f"the session of {name}")
+        clients.produce(name, b.address, topic, RECORDS, RECORDS).result(SLOW_S)
+        r = reader.result(SLOW_S)
+        check(r["records"] == 2 * RECORDS and r["digest"] == records.digest(0, 2 * RECORDS), name, r)
+    clean(b)
+
+
+@scenario
 def garbage_costs_only_its_connection(b):
     pid = b.proc.pid
     with b.conn() as neighbour:

@@ -280,7 +280,10 @@ static void a_topic_that_is_made_anew_is_not_the_one_of_the_session(void)
     snprintf(u->name, sizeof(u->name), "v");
     hx_publish(&h);
     a.session_epoch = 4;
-    KT_EQ(fx_find(fx_fetch(&c, &a), &old, 0)->error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    fx_add(&a, &old, 1, 0);
+    r = fx_fetch(&c, &a);
+    KT_EQ(fx_find(r, &old, 0)->error_code, KAFKA_UNKNOWN_TOPIC_OR_PARTITION);
+    KT_EQ(fx_find(r, &old, 1)->error_code, KAFKA_UNKNOWN_TOPIC_ID); /* this one was never known */
     u->id = was;
     hx_close_part(&h, u, 0, -1);
     down();

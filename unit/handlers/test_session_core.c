@@ -219,7 +219,7 @@ static void without_memory_nothing_is_half_done(void)
         for (int32_t i = 0; s && i < 4; i++) {
             struct kb_fs_part *p = kb_fs_put(s, kc_str_of("t"), &id, i, &asked);
             if (p) {
-                kb_fs_name(s, p->topic, KC_STR_LIT("name"));
+                kb_fs_name(s, p, KC_STR_LIT("name"));
             }
         }
         if (s && kb_fs_n_parts(s) > 0) {

@@ -162,7 +162,7 @@ static void enqueue(struct ks_log *log, struct ks_entry *entry, const struct ks_
         log->pend_head = entry;
     }
     log->pend_tail = entry;
-    ks_commit_push(log->e, entry);
+    ks_commit_push_soon(log->e, entry);
     if (args->acks == 0) {
         args->done(args->ctx, &now);
     }

@@ -35,21 +35,73 @@ void ks_entry_free(struct ks_entry *entry)
     kc_free(entry);
 }
 
-void ks_commit_push(struct ks_engine *e, struct ks_entry *entry)
+void ks_commit_init(struct ks_engine *e)
+{
+    pthread_mutex_init(&e->q_lock, NULL);
+    rt_cond_init(&e->q_more);
+}
+
+void ks_commit_fini(struct ks_engine *e)
+{
+    pthread_cond_destroy(&e->q_more);
+    pthread_mutex_destroy(&e->q_lock);
+}
+
+/* From then on the entry may be done, and with it what keeps the engine: the caller has a reference of
+ * its own. */
+static void push(struct ks_engine *e, struct ks_entry *entry)
 {
     atomic_fetch_add_explicit(&e->queued_bytes, entry->data.len, memory_order_relaxed);
-    pthread_mutex_lock(&e->q_lock);
-    bool was_empty = !e->q_tail;
-    if (e->q_tail) {
-        e->q_tail->next = entry;
-    } else {
-        e->q_head = entry;
+    struct ks_entry *old = atomic_load_explicit(&e->q_in, memory_order_relaxed);
+    do {
+        entry->next = old;
+    } while (!atomic_compare_exchange_weak_explicit(&e->q_in, &old, entry, memory_order_release,
+                                                    memory_order_relaxed));
+}
+
+void ks_commit_push(struct ks_engine *e, struct ks_entry *entry)
+{
+    ks_engine_ref(e);
+    push(e, entry);
+    ks_commit_wake(e);
+    ks_engine_unref(e);
+}
+
+static void on_turn_end(struct rt_after *a)
+{
+    struct ks_shard *s = KC_CONTAINER_OF(a, struct ks_shard, wake);
+    struct ks_engine *e = s->e;
+    s->waking = false;
+    if (atomic_load_explicit(&e->q_in, memory_order_relaxed)) { /* else: it was awake */
+        ks_commit_wake(e);
     }
-    e->q_tail = entry;
-    if (was_empty) { /* under the lock: once it is free, the entry may be done, and the engine closed */
-        pthread_cond_signal(&e->q_more);
+    ks_engine_unref(e); /* s may be gone */
+}
+
+void ks_commit_push_soon(struct ks_engine *e, struct ks_entry *entry)
+{
+    struct ks_shard *s = entry->log->shard;
+    if (!s->waking) {
+        s->waking = true;
+        ks_engine_ref(e);
+        s->wake.fn = on_turn_end;
+        rt_loop_after(s->loop, &s->wake);
     }
-    pthread_mutex_unlock(&e->q_lock);
+    push(e, entry);
+}
+
+/* Oldest first. */
+static struct ks_entry *take_all(struct ks_engine *e)
+{
+    struct ks_entry *in = atomic_exchange_explicit(&e->q_in, NULL, memory_order_acquire);
+    struct ks_entry *ordered = NULL;
+    while (in) {
+        struct ks_entry *next = in->next;
+        in->next = ordered;
+        ordered = in;
+        in = next;
+    }
+    return ordered;
 }
 
 /* Takes what is queued; waits for something, at most wait_ms (-1: for ever). NULL with *stop: the end,
@@ -59,25 +111,28 @@ static struct ks_entry *drain(struct ks_engine *e, int64_t wait_ms, bool *stop)
     struct timespec until = rt_in_ms(KC_MAX(wait_ms, (int64_t)0));
     bool last = e->n_sealing == 0 && ks_journal_idle(e), late = wait_ms == 0;
     pthread_mutex_lock(&e->q_lock);
-    while (!late && !e->q_head && !ks_journal_made(e) && !(e->q_stop && last)) {
+    while (!late && !atomic_load_explicit(&e->q_in, memory_order_relaxed) && !ks_journal_made(e) &&
+           !(e->q_stop && last)) {
         if (wait_ms < 0) {
             pthread_cond_wait(&e->q_more, &e->q_lock);
         } else {
             late = pthread_cond_timedwait(&e->q_more, &e->q_lock, &until) != 0;
         }
     }
-    struct ks_entry *head = e->q_head;
-    e->q_head = e->q_tail = NULL;
-    *stop = e->q_stop && !head && last;
+    bool stopped = e->q_stop;
     pthread_mutex_unlock(&e->q_lock);
+    struct ks_entry *head = take_all(e);
+    *stop = stopped && !head && last;
     return head;
 }
 
+/* Who sleeps has looked under the lock, and sees what came before it; what comes after it finds a sleeper.
+ * The signal is given without the lock, which the woken thread takes first. */
 void ks_commit_wake(struct ks_engine *e)
 {
     pthread_mutex_lock(&e->q_lock);
-    pthread_cond_signal(&e->q_more);
     pthread_mutex_unlock(&e->q_lock);
+    pthread_cond_signal(&e->q_more);
 }
 
 /* A log has work for a turn if its queue starts with something that may run now. */
@@ -470,8 +525,6 @@ static void *commit_main(void *arg)
 
 int ks_commit_start(struct ks_engine *e)
 {
-    pthread_mutex_init(&e->q_lock, NULL);
-    rt_cond_init(&e->q_more);
     ks_journal_start(e);
     e->tasks = kc_zalloc(sizeof(*e->tasks));
     e->tasks_room = 1;
@@ -487,11 +540,9 @@ void ks_commit_stop(struct ks_engine *e)
 {
     pthread_mutex_lock(&e->q_lock);
     e->q_stop = true;
-    pthread_cond_signal(&e->q_more);
     pthread_mutex_unlock(&e->q_lock);
+    pthread_cond_signal(&e->q_more);
     pthread_join(e->commit_thread, NULL);
     ks_journal_stop(e);
     kc_free(e->tasks);
-    pthread_cond_destroy(&e->q_more);
-    pthread_mutex_destroy(&e->q_lock);
 }

@@ -401,6 +401,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
     kc_map_init(&e->condemned);
     kc_map_init(&e->zombies);
     ks_cleaner_init(e);
+    ks_commit_init(e);
     ks_watch_init(e);
     ks_tidy_init(e);
     ks_reserve_init(e, opts->reserve_bytes);
@@ -435,6 +436,11 @@ int ks_engine_open(const struct ks_opts *opts, char cluster_id[KC_UUID_B64_LEN +
     return rc ? rc : ks_engine_open_on(&fs, opts, cluster_id, ret, err);
 }
 
+void ks_engine_ref(struct ks_engine *e)
+{
+    atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed);
+}
+
 void ks_engine_unref(struct ks_engine *e)
 {
     if (atomic_fetch_sub(&e->refs, 1) != 1) {
@@ -451,6 +457,7 @@ void ks_engine_unref(struct ks_engine *e)
     kc_map_fini(&e->zombies, kc_free);
     ks_inc_unref(e->inc);
     ks_cleaner_fini(e);
+    ks_commit_fini(e);
     ks_reserve_fini(e);
     ks_tidy_fini(e);
     ks_watch_fini(e);

@@ -3,8 +3,8 @@
  * Threads and what they own:
  *   owner loop     the upper half of ks_log: validation, offsets, state, cache, waiting callbacks
  *   commit thread  the queue; groups it by log, one task a log (with helpers from the sync pool where
- *                  several wait for the volume), the journal (ADR 13), then one fence check for all, then one message a
- *                  loop
+ *                  several wait for the volume), the journal (ADR 13), then one fence check for all,
+ *                  then one message a loop
  *   task of a log  the lower half of ks_log (fields c_*): file, lengths, chain position. A log is in
  *                  at most one task, and in none while it is being opened or recovered.
  *   behind pool    syncs of files whose bytes stand in a journal; makes and removes journals
@@ -121,7 +121,10 @@ struct ks_trim {
 struct ks_shard {
     _Atomic uint32_t refs;
     struct ks_shard *next;
+    struct ks_engine *e;
     struct rt_loop *loop;
+    struct rt_after wake; /* at the end of the loop's turn: the commit thread */
+    bool waking; /* that is due, and refers to the engine */
     uint32_t
         n_open; /* logs it has that are not let go: without one the loop may have ended; e->lock */
     struct kc_list chunks; /* struct ks_chunk.in_shard */
@@ -330,9 +333,9 @@ struct ks_engine {
     bool pools_gone, recover_gone, hint_gone, clean_gone;
 
     pthread_t commit_thread;
-    pthread_mutex_t q_lock; /* guards q_head, q_tail, q_stop */
+    _Atomic(struct ks_entry *) q_in; /* newest first */
+    pthread_mutex_t q_lock; /* guards q_stop, and the commit thread's way to sleep */
     pthread_cond_t q_more;
-    struct ks_entry *q_head, *q_tail;
     bool q_stop;
     uint32_t n_sealing; /* commit thread: seals that have not come back */
     struct ks_journal *journal; /* commit thread */
@@ -380,6 +383,7 @@ int ks_engine_open_on(const struct ks_fs *fs, const struct ks_opts *opts,
 /* ks_engine.c */
 /* Checks the claim file; latches and reports when it is fenced. True: not fenced. Blocking. */
 bool ks_engine_check(struct ks_engine *e, struct ks_inc *inc);
+void ks_engine_ref(struct ks_engine *e);
 void ks_engine_unref(struct ks_engine *e);
 /* Runs blocking leftovers on a pool; at once when the pools are gone. Any thread. */
 void ks_engine_defer(struct ks_engine *e, struct rt_work *work);
@@ -446,7 +450,13 @@ void ks_clean_after(struct ks_entry *entry); /* owner loop: the COMPACT's outcom
 /* ks_commit.c */
 int ks_commit_start(struct ks_engine *e);
 void ks_commit_stop(struct ks_engine *e);
+void ks_commit_init(
+    struct ks_engine *e); /* the queue, which lives as long as the engine's memory */
+void ks_commit_fini(struct ks_engine *e);
 void ks_commit_push(struct ks_engine *e, struct ks_entry *entry); /* any thread */
+/* The same on the loop of the entry's log; the commit thread is woken when the loop's turn ends, once for
+ * all that was pushed in it. Whatever else wakes it does so before. */
+void ks_commit_push_soon(struct ks_engine *e, struct ks_entry *entry);
 void ks_commit_wake(struct ks_engine *e); /* any thread: a journal was made */
 struct ks_entry *ks_entry_new(struct ks_log *log,
                               enum ks_entry_kind kind); /* NULL: only KS_E_APPEND */

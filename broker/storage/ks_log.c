@@ -116,6 +116,7 @@ static struct ks_shard *shard_of(struct ks_engine *e, struct rt_loop *loop)
     if (!s) {
         s = kc_zalloc(sizeof(*s));
         atomic_init(&s->refs, 1);
+        s->e = e;
         s->loop = loop;
         kc_list_init(&s->chunks);
         kc_list_init(&s->logs);

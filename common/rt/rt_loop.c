@@ -13,9 +13,27 @@ void rt_loop_touch(struct rt_loop *l)
     atomic_store_explicit(&l->tick_ms, kc_mono_ms(), memory_order_relaxed);
 }
 
+void rt_loop_after(struct rt_loop *l, struct rt_after *a)
+{
+    a->next = l->after;
+    l->after = a;
+}
+
+static void run_after(struct rt_loop *l)
+{
+    struct rt_after *a = l->after;
+    l->after = NULL;
+    while (a) {
+        struct rt_after *next = a->next;
+        a->fn(a);
+        a = next;
+    }
+}
+
 static void on_turn(uv_prepare_t *h)
 {
     struct rt_loop *l = h->data;
+    run_after(l);
     atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed);
     rt_loop_touch(l);
 }
@@ -47,6 +65,7 @@ static void on_wake(uv_async_t *h)
 {
     struct rt_loop *l = h->data;
     drain(l);
+    run_after(l);
     if (atomic_load(&l->stopping)) {
         uv_stop(&l->uv);
     }
@@ -77,6 +96,7 @@ int rt_loop_init(struct rt_loop *l, const char *name)
     }
     l->name = name;
     l->started = false;
+    l->after = NULL;
     atomic_init(&l->inbox, NULL);
     atomic_init(&l->stopping, false);
     atomic_init(&l->closed, false);
@@ -111,9 +131,11 @@ void rt_loop_run(struct rt_loop *l)
     }
     await_senders(l);
     drain(l); /* messages posted while stopping still own their memory */
+    run_after(l);
     uv_walk(&l->uv, close_one, NULL);
     uv_run(&l->uv, UV_RUN_DEFAULT);
     drain(l);
+    run_after(l);
     uv_loop_close(&l->uv);
 }
 

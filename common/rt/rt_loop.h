@@ -17,6 +17,12 @@ struct rt_msg {
     void (*fn)(struct rt_msg *msg); /* runs on the target thread; owns msg from then on */
 };
 
+/* What is to run once before the loop waits next, however often it was asked for. */
+struct rt_after {
+    struct rt_after *next;
+    void (*fn)(struct rt_after *a);
+};
+
 struct rt_loop {
     uv_loop_t uv;
     const char *name;
@@ -27,6 +33,7 @@ struct rt_loop {
     uv_prepare_t turn;
     uv_timer_t tick_timer;
     _Atomic(struct rt_msg *) inbox; /* newest first */
+    struct rt_after *after; /* the loop's thread */
     _Atomic bool stopping;
     _Atomic bool closed; /* the wake-up handle is (being) closed: nobody may send to it any more */
     _Atomic int32_t senders; /* threads between the check of closed and the end of a wake-up */
@@ -45,6 +52,9 @@ void rt_loop_stop(struct rt_loop *l);
 void rt_loop_join(struct rt_loop *l); /* after rt_loop_start; then fini is done too */
 
 void rt_post(struct rt_loop *l, struct rt_msg *msg); /* any thread */
+/* Has a->fn run on the loop's thread, which the caller is on, before the loop waits next or ends: for what
+ * many callbacks of a turn would do one by one, and others need to see once. Not again before it has run. */
+void rt_loop_after(struct rt_loop *l, struct rt_after *a);
 /* Convenience: posts fn(arg); allocates. */
 void rt_call(struct rt_loop *l, void (*fn)(void *arg), void *arg);
 

@@ -1,6 +1,9 @@
 /* An open log on a real directory: append, ack, read, roll, restart. */
 #include "st_one.h"
 
+#include <sched.h>
+#include <string.h>
+
 #include "base/kc_mem.h"
 
 static void acked_batches_are_read_back(void)
@@ -100,6 +103,38 @@ static void many_appends_share_a_commit(void)
     KT_TRUE(m.commits < N / 2);
     KT_EQ(m.open_logs, 1);
     KT_EQ(st_count(&one_b, log), N);
+    one_close(log);
+}
+
+/* What one turn of the loop appends wakes the commit thread once, when the turn ends; and at once if
+ * somebody else wakes it. */
+static void a_turn_of_the_loop_is_one_commit(void)
+{
+    struct ks_log *log = one_open();
+    enum { N = 100 };
+    static struct st_append a[N];
+    st_put(&one_b, log, 1); /* nothing is under way */
+    for (int round = 0; round < 3; round++) {
+        uint64_t before = one_b.e->m_commits;
+        memset(a, 0, sizeof(a));
+        pthread_mutex_lock(&one_b.e->q_lock); /* it sleeps, or cannot look before all are there */
+        for (int i = 0; i < N; i++) {
+            st_append_start(log, st_make(&(struct st_batch){.count = 1}), KS_FROM_CLIENT, &a[i]);
+        }
+        pthread_mutex_unlock(&one_b.e->q_lock);
+        if (round == 2) {
+            ks_commit_wake(one_b.e);
+            while (one_b.e->m_commits == before) {
+                sched_yield(); /* the loop does not turn */
+            }
+        }
+        for (int i = 0; i < N; i++) {
+            st_until(&one_b, &a[i].done);
+            KT_EQ(a[i].r.error, 0);
+        }
+        KT_EQ(one_b.e->m_commits, before + 1);
+    }
+    KT_FALSE(log->shard->waking);
     one_close(log);
 }
 
@@ -220,7 +255,8 @@ static void the_memory_of_an_idle_log_is_small(void)
 
 KT_MAIN("log", KT(acked_batches_are_read_back), KT(reads_stop_before_the_limit),
         KT(offsets_out_of_range_are_refused), KT(small_segments_roll_and_survive_a_restart),
-        KT(many_appends_share_a_commit), KT(only_what_waits_for_the_volume_gets_a_helper),
+        KT(many_appends_share_a_commit), KT(a_turn_of_the_loop_is_one_commit),
+        KT(only_what_waits_for_the_volume_gets_a_helper),
         KT(a_volume_that_is_slow_now_and_then_is_slow),
         KT(a_large_batch_of_one_holder_is_not_copied), KT(timestamps_find_the_record),
         KT(where_no_record_has_a_timestamp_the_largest_is_the_first),

@@ -28,8 +28,8 @@ bool kb_frame_overlaps(const uint8_t *frame, size_t len);
  * lets go of it. Each once, on any loop, instead of kb_reply. */
 void kb_send(struct kb_req *req, const void *response);
 void kb_end(struct kb_req *req);
-/* Counts what the request's arena holds by now against the budget of the connections, until it is
- * answered. On the home loop. */
-void kb_charge(struct kb_req *req);
+/* Counts memory that the request holds besides its frame against the budget of the connections, until it
+ * is answered. On the home loop. */
+void kb_charge(struct kb_req *req, size_t bytes);
 
 #endif

@@ -24,7 +24,6 @@ struct request {
     const struct kb_api *api;
     const struct kw_api *wire;
     int64_t arrived_us;
-    size_t charged; /* of the arena */
     enum { ENDED_ANSWER, ENDED_SILENT, ENDED_DROP, ENDED_KEPT } end;
     struct kn_answer *answer;
     const char *why;
@@ -226,11 +225,9 @@ void kb_end(struct kb_req *req)
 
 /* ---- the beginning ---- */
 
-void kb_charge(struct kb_req *req)
+void kb_charge(struct kb_req *req, size_t bytes)
 {
-    struct request *r = KC_CONTAINER_OF(req, struct request, req);
-    kn_charge(req->conn, &r->place, req->arena.used - r->charged);
-    r->charged = req->arena.used;
+    kn_charge(req->conn, &KC_CONTAINER_OF(req, struct request, req)->place, bytes);
 }
 
 /* KIP-511: the client learns from a version-0 answer that names only ApiVersions. */
@@ -260,7 +257,7 @@ static void start(struct request *r, struct kw_cursor *c, const struct kw_reques
         return;
     }
     req->body = body;
-    kb_charge(req); /* a small frame may decode to much */
+    kb_charge(req, req->arena.used); /* a small frame may decode to much */
     r->api->handle(req);
 }
 

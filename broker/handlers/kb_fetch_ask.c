@@ -210,8 +210,11 @@ static int16_t resolve(struct kb_fetch *f, struct kb_fs_session *s, struct kb_fs
 static bool list_session(struct kb_fetch *f)
 {
     struct kb_fs_session *s = f->session;
-    struct kw_fetch_request_partition *in =
-        kb_alloc(f->fan.req, (size_t)f->fan.n, sizeof(struct kw_fetch_request_partition));
+    size_t n = (size_t)f->fan.n;
+    struct kw_fetch_request_partition *in = kb_alloc(f->fan.req, n, sizeof(*in));
+    if (in) {
+        kb_charge(f->fan.req, n * sizeof(*in)); /* as if the request had listed them */
+    }
     int32_t at = 0;
     for (struct kb_fs_part *c = kb_fs_first(s); in && c; c = kb_fs_next(s, c)) {
         struct kb_fetch_part *p = kb_fetch_part_at(f, at);

@@ -288,7 +288,6 @@ static bool make_room(struct kb_fetch *f)
         kb_fetch_end(f);
         return false;
     }
-    kb_charge(req); /* a small request may be about many partitions of its session */
     return true;
 }
 

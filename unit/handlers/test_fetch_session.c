@@ -387,6 +387,53 @@ static void when_all_slots_are_taken_no_session_is_made(void)
     down();
 }
 
+/* What a request counts for that waits with a session of those partitions of t. */
+static int64_t held_by_one_of(struct hx_client *other, const struct hx_topic *t, int32_t from,
+                              int32_t n)
+{
+    struct fx_ask a = fx_plain;
+    a.session_epoch = 0;
+    for (int32_t p = from; p < from + n; p++) {
+        fx_add(&a, t, p, 0);
+    }
+    a = next(12, fx_fetch(&c, &a)->session_id, 1);
+    a.wait_ms = 60000;
+    while (atomic_load(&h.app.metrics.under_way) > 0) {
+        poll(NULL, 0, 1);
+    }
+    fx_send(&c, &a);
+    while (atomic_load(&h.app.metrics.under_way) == 0) {
+        poll(NULL, 0, 1);
+    }
+    fx_produce(other, topic(), 0, 1, 10); /* answered by the same loop: the other was counted */
+    int64_t held = atomic_load(&kn_server_counters(h.app.net)->inflight_bytes);
+    fx_produce(other, t, from, 1, 10);
+    fx_receive(&c, &a);
+    return held;
+}
+
+/* A small request may be about many partitions: they count as if it had listed them. */
+static void the_partitions_of_a_session_count_against_the_budget(void)
+{
+    enum { MANY = 31, ENTRY = sizeof(struct kw_fetch_request_partition) };
+    struct hx_client other;
+    up(1);
+    struct hx_topic *t = hx_topic(&h, "many", 1 + MANY, 1);
+    hx_publish(&h);
+    for (int32_t p = 0; p < 1 + MANY; p++) {
+        hx_open_part(&h, t, p);
+    }
+    hx_dial(&h, &other, 0);
+    int64_t one = held_by_one_of(&other, t, 0, 1);
+    int64_t many = held_by_one_of(&other, t, 1, MANY);
+    KT_TRUE(many - one > MANY / 2 * (int64_t)ENTRY); /* the answer to Produce may still count */
+    for (int32_t p = 0; p < 1 + MANY; p++) {
+        hx_close_part(&h, t, p, -1);
+    }
+    hx_hang_up(&other);
+    down();
+}
+
 /* Twice named is once in the session, with what was said last. */
 static void a_partition_named_twice_is_in_it_once(void)
 {
@@ -507,6 +554,7 @@ KT_MAIN("fetch_session", KT(an_answer_holds_only_what_is_new), KT(a_new_log_star
         KT(a_long_poll_of_a_session_tells_of_what_woke_it),
         KT(a_request_that_was_overtaken_takes_no_note),
         KT(a_session_stays_with_the_loop_of_its_connection),
+        KT(the_partitions_of_a_session_count_against_the_budget),
         KT(when_all_slots_are_taken_no_session_is_made), KT(a_partition_named_twice_is_in_it_once),
         KT(a_limit_is_fair_to_the_partitions_of_a_session),
         KT(the_answers_of_a_session_add_up_to_a_full_one))

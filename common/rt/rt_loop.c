@@ -1,6 +1,9 @@
 #include "rt/rt_loop.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
@@ -19,6 +22,7 @@ void rt_loop_after(struct rt_loop *l, struct rt_after *a)
     l->after = a;
 }
 
+/* Once: what is asked for by those that run waits for the next time. */
 static void run_after(struct rt_loop *l)
 {
     struct rt_after *a = l->after;
@@ -28,14 +32,6 @@ static void run_after(struct rt_loop *l)
         a->fn(a);
         a = next;
     }
-}
-
-static void on_turn(uv_prepare_t *h)
-{
-    struct rt_loop *l = h->data;
-    run_after(l);
-    atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed);
-    rt_loop_touch(l);
 }
 
 static void on_tick(uv_timer_t *h)
@@ -61,9 +57,52 @@ static void drain(struct rt_loop *l)
     }
 }
 
-static void on_wake(uv_async_t *h)
+/* Never blocks: an eventfd is full after 2^64 - 1 wake-ups that nobody took. */
+static void write_wake(struct rt_loop *l)
+{
+    uint64_t one = 1;
+    while (write(l->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+}
+
+static void on_idle(uv_idle_t *h)
+{
+    (void)h; /* while it is active the loop looks for work without waiting */
+}
+
+/* Before the loop waits, which it does not if messages have run: their work may be all that a caller of
+ * uv_run waits for. Either a sender sees that the loop is asleep, or the loop sees the sender's
+ * message: both look after they have written. */
+static void on_turn(uv_prepare_t *h)
 {
     struct rt_loop *l = h->data;
+    atomic_fetch_add_explicit(&l->turns, 1, memory_order_relaxed);
+    rt_loop_touch(l);
+    bool busy = atomic_load_explicit(&l->inbox, memory_order_relaxed);
+    drain(l);
+    run_after(l); /* sends answers, which begins requests that waited for them, */
+    run_after(l); /* and these have appended */
+    busy = busy || l->after;
+    if (!busy) {
+        atomic_store(&l->asleep, true);
+        busy = atomic_load(&l->inbox) && atomic_exchange(&l->asleep, false);
+    }
+    if (busy) {
+        uv_idle_start(&l->busy, on_idle);
+    } else {
+        uv_idle_stop(&l->busy);
+    }
+}
+
+static void on_wake(uv_poll_t *h, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct rt_loop *l = h->data;
+    uint64_t n;
+    while (read(l->wake_fd, &n, sizeof(n)) < 0 && errno == EINTR) {
+    }
+    rt_loop_awake(l);
     drain(l);
     run_after(l);
     if (atomic_load(&l->stopping)) {
@@ -71,12 +110,12 @@ static void on_wake(uv_async_t *h)
     }
 }
 
-/* libuv aborts on a wake-up of a closed handle, and a loop that is ending can close it between a
- * sender's push and its wake-up: the end waits for senders (here), senders look whether it has come. */
+/* A loop that is ending can close the eventfd between a sender's push and its write: the end waits for
+ * senders (here), senders look whether it has come. */
 static void wake_up(struct rt_loop *l)
 {
     if (!atomic_load(&l->closed)) {
-        uv_async_send(&l->wake);
+        write_wake(l);
     }
 }
 
@@ -98,18 +137,22 @@ int rt_loop_init(struct rt_loop *l, const char *name)
     l->started = false;
     l->after = NULL;
     atomic_init(&l->inbox, NULL);
+    atomic_init(&l->asleep, false);
     atomic_init(&l->stopping, false);
     atomic_init(&l->closed, false);
     atomic_init(&l->senders, 0);
     atomic_init(&l->tick_ms, 0);
     atomic_init(&l->turns, 0);
-    rc = uv_async_init(&l->uv, &l->wake, on_wake);
+    l->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    rc = l->wake_fd < 0 ? -errno : uv_poll_init(&l->uv, &l->wake, l->wake_fd);
     if (rc) {
         return rc;
     }
     uv_prepare_init(&l->uv, &l->turn);
+    uv_idle_init(&l->uv, &l->busy);
     uv_timer_init(&l->uv, &l->tick_timer);
     l->wake.data = l->turn.data = l->tick_timer.data = l;
+    uv_poll_start(&l->wake, UV_READABLE, on_wake);
     uv_prepare_start(&l->turn, on_turn);
     uv_timer_start(&l->tick_timer, on_tick, TICK_MS, TICK_MS);
     return 0;
@@ -137,6 +180,7 @@ void rt_loop_run(struct rt_loop *l)
     drain(l);
     run_after(l);
     uv_loop_close(&l->uv);
+    close(l->wake_fd);
 }
 
 static void *thread_main(void *arg)
@@ -179,10 +223,9 @@ void rt_post(struct rt_loop *l, struct rt_msg *msg)
     struct rt_msg *old = atomic_load_explicit(&l->inbox, memory_order_relaxed);
     do {
         msg->next = old;
-    } while (!atomic_compare_exchange_weak_explicit(&l->inbox, &old, msg, memory_order_release,
-                                                    memory_order_relaxed));
-    if (!old) {
-        wake_up(l); /* whoever finds the inbox non-empty rides on the first wake-up */
+    } while (!atomic_compare_exchange_weak(&l->inbox, &old, msg));
+    if (atomic_load(&l->asleep) && atomic_exchange(&l->asleep, false)) {
+        wake_up(l); /* others ride on the first one's */
     }
     atomic_fetch_sub(&l->senders, 1);
 }

@@ -2,7 +2,11 @@
  *
  * Crossing threads is a message: an intrusive struct with a function, posted to the loop's inbox
  * and run on the loop's thread in order of posting (per sender). Posting never fails, never blocks
- * and takes no lock. Every loop keeps a liveness tick (R40). */
+ * and takes no lock. Every loop keeps a liveness tick (R40).
+ *
+ * A loop that is at work looks into its inbox before it waits, so only one that waits is woken, by an
+ * eventfd: uv_async_send would write to it for every message that finds the inbox empty, and its
+ * receiver spins while a sender that was preempted has not come back from the write. */
 #ifndef RT_LOOP_H
 #define RT_LOOP_H
 
@@ -29,13 +33,16 @@ struct rt_loop {
     _Atomic pthread_t thread; /* who runs it; written there, read by whoever asks rt_on_loop */
     pthread_t handle; /* of a thread of its own: for the join */
     bool started;
-    uv_async_t wake;
+    uv_poll_t wake;
+    int wake_fd; /* eventfd */
     uv_prepare_t turn;
+    uv_idle_t busy; /* active: the next poll does not wait */
     uv_timer_t tick_timer;
     _Atomic(struct rt_msg *) inbox; /* newest first */
     struct rt_after *after; /* the loop's thread */
+    _Atomic bool asleep; /* waits, or is about to: whoever posts, and turns it off, wakes it */
     _Atomic bool stopping;
-    _Atomic bool closed; /* the wake-up handle is (being) closed: nobody may send to it any more */
+    _Atomic bool closed; /* the eventfd is (being) closed: nobody may write to it any more */
     _Atomic int32_t senders; /* threads between the check of closed and the end of a wake-up */
     _Atomic int64_t tick_ms; /* kc_mono_ms of the last turn; 0 = never */
     _Atomic uint64_t turns;
@@ -55,6 +62,14 @@ void rt_post(struct rt_loop *l, struct rt_msg *msg); /* any thread */
 /* Has a->fn run on the loop's thread, which the caller is on, before the loop waits next or ends: for what
  * many callbacks of a turn would do one by one, and others need to see once. Not again before it has run. */
 void rt_loop_after(struct rt_loop *l, struct rt_after *a);
+/* Says that the loop is at work, for callbacks of handles other than messages: without it, the first who
+ * posts while they run wakes a loop that needs no waking. On the loop's thread. */
+static inline void rt_loop_awake(struct rt_loop *l)
+{
+    if (atomic_load_explicit(&l->asleep, memory_order_relaxed)) {
+        atomic_store_explicit(&l->asleep, false, memory_order_relaxed);
+    }
+}
 /* Convenience: posts fn(arg); allocates. */
 void rt_call(struct rt_loop *l, void (*fn)(void *arg), void *arg);
 

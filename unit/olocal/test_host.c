@@ -178,6 +178,7 @@ static void a_new_template_replaces_every_pod(void)
         before[i] = pid_of(&b, i);
     }
     ol_merge(&b.t, KO_STATEFULSET, "demo", "{'spec':{'template':{'x':2}}}");
+    OL_WAIT(&b.t, b.serving < 3); /* the status may be that of the template before */
     int updated = 0;
     while (updated < 3 || b.serving < 3) {
         uv_run(&b.t.loop.uv, UV_RUN_ONCE);

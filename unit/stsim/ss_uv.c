@@ -1,5 +1,6 @@
-/* libuv without a kernel: the handles that rt_loop uses, over the simulation's clock. These
+/* libuv on the simulation's clock: the handles that rt_loop uses, and of the kernel only its eventfd. These
  * definitions take the place of the library's in this program, so that common/rt is simulated, too. */
+#include <poll.h>
 #include <uv.h>
 
 #include "base/kc_mem.h"
@@ -9,10 +10,12 @@ enum { HANDLES = 16 };
 
 struct entry {
     uv_handle_t *h;
-    bool active, pending, closing;
+    bool active, closing;
+    int fd;
     uv_close_cb closed;
     union {
-        uv_async_cb async;
+        uv_poll_cb poll;
+        uv_idle_cb idle;
         uv_prepare_cb prepare;
         uv_timer_cb timer;
     } cb;
@@ -66,19 +69,18 @@ int uv_loop_close(uv_loop_t *uv)
     return 0;
 }
 
-int uv_async_init(uv_loop_t *uv, uv_async_t *h, uv_async_cb cb)
+int uv_poll_init(uv_loop_t *uv, uv_poll_t *h, int fd)
 {
-    struct entry *e = add(uv, h, UV_ASYNC);
-    e->cb.async = cb;
-    e->active = true;
+    add(uv, h, UV_POLL)->fd = fd;
     return 0;
 }
 
-int uv_async_send(uv_async_t *h)
+int uv_poll_start(uv_poll_t *h, int events, uv_poll_cb cb)
 {
     struct entry *e = find(h);
-    KC_ASSERT(!e->closing);
-    e->pending = true;
+    KC_ASSERT(events == UV_READABLE);
+    e->cb.poll = cb;
+    e->active = true;
     return 0;
 }
 
@@ -93,6 +95,26 @@ int uv_prepare_start(uv_prepare_t *h, uv_prepare_cb cb)
     struct entry *e = find(h);
     e->cb.prepare = cb;
     e->active = true;
+    return 0;
+}
+
+int uv_idle_init(uv_loop_t *uv, uv_idle_t *h)
+{
+    add(uv, h, UV_IDLE);
+    return 0;
+}
+
+int uv_idle_start(uv_idle_t *h, uv_idle_cb cb)
+{
+    struct entry *e = find(h);
+    e->cb.idle = cb;
+    e->active = true;
+    return 0;
+}
+
+int uv_idle_stop(uv_idle_t *h)
+{
+    find(h)->active = false;
     return 0;
 }
 
@@ -154,13 +176,15 @@ static void run_one(struct entry *e)
             e->cb.timer((uv_timer_t *)e->h);
         }
         break;
+    case UV_IDLE:
+        e->cb.idle((uv_idle_t *)e->h);
+        break;
     case UV_PREPARE:
         e->cb.prepare((uv_prepare_t *)e->h);
         break;
     default:
-        if (e->pending) {
-            e->pending = false;
-            e->cb.async((uv_async_t *)e->h);
+        if (poll(&(struct pollfd){.fd = e->fd, .events = POLLIN}, 1, 0) == 1) {
+            e->cb.poll((uv_poll_t *)e->h, 0, UV_READABLE);
         }
         break;
     }
@@ -184,7 +208,7 @@ static void close_handles(struct loop *l)
 /* One turn; UV_RUN_DEFAULT is for the end of a loop, when nothing is left to wait for. */
 int uv_run(uv_loop_t *uv, uv_run_mode mode)
 {
-    static const uv_handle_type order[] = {UV_TIMER, UV_PREPARE, UV_ASYNC};
+    static const uv_handle_type order[] = {UV_TIMER, UV_IDLE, UV_PREPARE, UV_POLL};
     struct loop *l = of(uv);
     for (size_t k = 0; k < KC_ARRAY_LEN(order); k++) {
         for (int i = 0; i < l->n; i++) {

@@ -122,6 +122,10 @@ static void on_poll_closed(uv_handle_t *h)
 
 void kn_close(struct kn_conn *c, const char *why)
 {
+    if (c->open && !kc_list_empty(&c->ready_node)) { /* what was answered before is on its way */
+        kc_list_del(&c->ready_node);
+        kn_out_flush(c); /* may come back here */
+    }
     if (!c->open) {
         return;
     }
@@ -285,6 +289,7 @@ static void poll_for(struct kn_conn *c);
 
 void kn_conn_resume(struct kn_conn *c)
 {
+    kc_list_del(&c->ready_node);
     if (!c->open || c->in_parse) {
         return;
     }
@@ -307,6 +312,7 @@ void kn_conn_resume(struct kn_conn *c)
 static void on_ready(uv_poll_t *p, int status, int events)
 {
     struct kn_conn *c = p->data;
+    rt_loop_awake(c->loop->rt);
     if (status < 0) {
         kn_close(c, NULL);
         return;
@@ -439,8 +445,23 @@ void kn_send(struct kn_conn *c, struct kn_place place, struct kn_answer *a)
         c->parked = first->next;
         settle(c, first);
     }
-    if (!c->in_parse) {
-        kn_conn_resume(c);
+    struct kn_loop *kl = c->loop;
+    if (c->in_parse || !kc_list_empty(&c->ready_node)) {
+        return;
+    }
+    if (!kl->ready_asked) { /* what else becomes ready goes with it */
+        kl->ready_asked = true;
+        rt_loop_after(kl->rt, &kl->ready_end);
+    }
+    kc_list_add_tail(&kl->ready, &c->ready_node);
+}
+
+void kn_loop_ready_end(struct rt_after *a)
+{
+    struct kn_loop *kl = KC_CONTAINER_OF(a, struct kn_loop, ready_end);
+    kl->ready_asked = false;
+    while (!kc_list_empty(&kl->ready)) {
+        kn_conn_resume(KC_LIST_ENTRY(kl->ready.next, struct kn_conn, ready_node));
     }
 }
 
@@ -461,6 +482,7 @@ void kn_conn_begin(struct kn_conn *c)
     c->active_ms = kc_mono_ms();
     c->out_tail = &c->out;
     kc_list_init(&c->starved_node);
+    kc_list_init(&c->ready_node);
     kc_list_add_tail(&c->loop->conns, &c->node);
     c->poll.data = c;
     int rc = uv_poll_init(&c->loop->rt->uv, &c->poll, c->fd);

@@ -27,6 +27,9 @@ struct kn_loop {
     struct rt_loop *rt;
     struct kc_list conns;
     struct kc_list starved; /* connections that wait for the budget */
+    struct kc_list ready; /* connections with answers that leave before the loop waits */
+    struct rt_after ready_end; /* sends them */
+    bool ready_asked;
     uv_timer_t sweep; /* deadlines, once a second */
     uv_timer_t feed; /* retries starved connections; runs only while there are any */
     struct kn_conn *favoured; /* the one starved connection that may go on past the budget */
@@ -57,6 +60,7 @@ struct kn_conn {
     struct kn_loop *loop;
     struct kc_list node;
     struct kc_list starved_node;
+    struct kc_list ready_node;
     uv_poll_t poll;
     int fd;
     int events; /* what poll waits for */
@@ -81,6 +85,8 @@ struct kn_conn {
     int64_t charged; /* bytes of this connection counted in the budget */
 };
 
+/* Sends what became ready since the last time. */
+void kn_loop_ready_end(struct rt_after *a);
 /* Starts the timer that feeds starved connections. */
 void kn_loop_feed_later(struct kn_loop *kl);
 

@@ -283,6 +283,7 @@ static void loop_begin(struct rt_msg *msg)
     uv_timer_init(&kl->rt->uv, &kl->feed);
     kl->sweep.data = kl->feed.data = kl;
     uv_timer_start(&kl->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+    kl->ready_end.fn = kn_loop_ready_end;
     kl->running = true;
     if (kl != &s->loops[0]) {
         return;
@@ -317,6 +318,7 @@ void kn_server_start(struct kn_server *s, struct rt_loop *const *loops, int32_t 
         kl->rt = loops[i];
         kc_list_init(&kl->conns);
         kc_list_init(&kl->starved);
+        kc_list_init(&kl->ready);
         kl->start_msg.fn = loop_begin;
         rt_post(kl->rt, &kl->start_msg);
     }

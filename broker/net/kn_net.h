@@ -116,7 +116,8 @@ struct kn_answer {
 /* n segments, to be filled by the caller with references of their own. NULL: no memory. */
 struct kn_answer *kn_answer_new(int32_t n) KC_MUST_CHECK;
 void kn_answer_free(struct kn_answer *a);
-/* Takes a. After a close answers are dropped. */
+/* Takes a. It leaves with what else becomes ready in the same turn of the loop, before the loop waits.
+ * After a close answers are dropped. */
 void kn_send(struct kn_conn *c, struct kn_place place, struct kn_answer *a);
 /* Counts memory that the request at place holds besides its frame, until it is answered. */
 void kn_charge(struct kn_conn *c, struct kn_place *place, size_t bytes);

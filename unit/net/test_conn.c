@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <semaphore.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/kc_clock.h"
@@ -18,8 +19,8 @@ enum { MAX_FRAME = 1 << 20, WAIT_MS = 20000 };
 
 /* The first byte of a test frame says what is done with it: 'e' echoes it; 'h' holds the answer
  * until a 'r' frame on any connection releases all held ones, newest first; 'n' answers nothing; 'q'
- * closes; 'w' holds the loop itself until the test lets it go on, then echoes. Frames that begin with
- * 'e', 'h' or 'w' overlap. */
+ * closes; 'w' holds the loop itself until the test lets it go on, then echoes; 'o' releases held ones,
+ * oldest first, and holds the loop after each. Frames that begin with 'e', 'h' or 'w' overlap. */
 struct held {
     struct kn_conn *conn;
     struct kn_place place;
@@ -47,6 +48,22 @@ static void echo(struct kn_conn *c, struct kn_place place, struct kc_slice f)
     kn_send(c, place, a);
 }
 
+static void hold_loop(void)
+{
+    sem_post(&fx.reached);
+    sem_wait(&fx.pass);
+}
+
+static void release_slowly(void)
+{
+    for (int i = 0; i < fx.n_held; i++) {
+        echo(fx.held[i].conn, fx.held[i].place, fx.held[i].frame);
+        kn_conn_unref(fx.held[i].conn);
+        hold_loop();
+    }
+    fx.n_held = 0;
+}
+
 static void on_frame(void *ctx, struct kn_conn *c, struct kn_place place, struct kc_slice f)
 {
     (void)ctx;
@@ -66,10 +83,13 @@ static void on_frame(void *ctx, struct kn_conn *c, struct kn_place place, struct
         kn_skip(c, place);
         break;
     case 'w':
-        sem_post(&fx.reached);
-        sem_wait(&fx.pass);
+        hold_loop();
         echo(c, place, f);
         return;
+    case 'o':
+        release_slowly();
+        kn_skip(c, place);
+        break;
     case 'q':
         kn_close(c, "asked to");
         break;
@@ -275,6 +295,36 @@ static void a_request_that_does_not_overlap_waits_for_earlier_answers(void)
     put_frame(other, "r");
     KT_STR(get_frame(fd), "h held");
     KT_STR(get_frame(fd), "closed");
+    close(fd);
+    close(other);
+    down(1);
+}
+
+/* A system call for each of the acks that one sync brings would cost more than all else about them. */
+static void answers_that_become_ready_together_leave_together(void)
+{
+    enum { N = 3 };
+    struct kn_limits l = limits();
+    sem_init(&fx.reached, 0, 0);
+    sem_init(&fx.pass, 0, 0);
+    up(&l, 1);
+    int fd = dial(), other = dial();
+    put_frame(fd, "h a");
+    put_frame(fd, "h b");
+    put_frame(fd, "h c");
+    while (atomic_load(&kn_server_counters(fx.server)->bytes_in) < N * 7) {
+        poll(NULL, 0, 1);
+    }
+    put_frame(other, "o");
+    for (int i = 0; i < N; i++) {
+        char byte;
+        sem_wait(&fx.reached);
+        KT_EQ(recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), -1); /* loopback would have it at once */
+        sem_post(&fx.pass);
+    }
+    KT_STR(get_frame(fd), "h a");
+    KT_STR(get_frame(fd), "h b");
+    KT_STR(get_frame(fd), "h c");
     close(fd);
     close(other);
     down(1);
@@ -487,10 +537,10 @@ KT_MAIN("conn", KT(garbage_closes_only_its_connection),
         KT(pipelined_answers_keep_the_order_of_requests),
         KT(R42_every_completed_request_is_a_sign_of_its_loops_life),
         KT(a_request_that_does_not_overlap_waits_for_earlier_answers),
-        KT(silent_requests_keep_their_place), KT(a_frame_in_single_bytes_is_whole_in_the_end),
-        KT(large_frames_come_back_whole), KT(half_open_connections_cost_only_themselves),
-        KT(a_frame_that_stays_unfinished_is_closed), KT(idle_connections_are_closed),
-        KT(connections_past_the_caps_are_refused),
+        KT(answers_that_become_ready_together_leave_together), KT(silent_requests_keep_their_place),
+        KT(a_frame_in_single_bytes_is_whole_in_the_end), KT(large_frames_come_back_whole),
+        KT(half_open_connections_cost_only_themselves), KT(a_frame_that_stays_unfinished_is_closed),
+        KT(idle_connections_are_closed), KT(connections_past_the_caps_are_refused),
         KT(other_caps_are_in_force_with_the_next_connection),
         KT(a_spent_budget_slows_and_does_not_stop),
         KT(a_port_in_use_is_an_error_that_names_the_listener))

@@ -11,7 +11,7 @@
 #include "base/kc_mem.h"
 #include "load.h"
 
-enum { EVENTS = 64, DRAIN_S = 5 };
+enum { EVENTS = 64, DRAIN_S = 60 };
 
 struct run {
     struct ld *l;

@@ -15,7 +15,7 @@ from . import local, runner, wire
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:abort_on_error=0:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1",
+    "TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:suppressions={local.ROOT}/.ci/tsan.supp",
 }
 FINDING = re.compile(r"ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|SUMMARY: \w+Sanitizer|runtime error:|assertion failed")
 

@@ -73,6 +73,7 @@ struct kn_conn {
 
     struct kc_buf *in; /* bytes of the frame under way (and what came behind it), or NULL */
     size_t in_len;
+    bool large; /* the newest frame did not fit the scratch: the next one's head is read alone */
     int64_t in_since_ms; /* when the frame under way began */
 
     uint64_t next_in; /* seq of the next frame */
@@ -98,6 +99,17 @@ void kn_conn_resume(struct kn_conn *c);
 void kn_conn_gone(struct rt_msg *msg); /* on the accepting loop: counts down, frees */
 /* Counts bytes under way against the budget; negative ones give them back. */
 void kn_conn_charge(struct kn_conn *c, int64_t bytes);
+
+/* Whether it must leave memory to others before more is read. */
+bool kn_conn_starving(const struct kn_conn *c);
+
+/* kn_in.c */
+void kn_in_receive(
+    struct kn_conn *c); /* reads, and works on what is whole; may close the connection */
+void kn_in_parse(struct kn_conn *c); /* works on what was received before */
+/* Whether more bytes would be of use: not while a whole frame waits for its turn. */
+bool kn_in_wants(const struct kn_conn *c);
+void kn_in_drop(struct kn_conn *c);
 
 /* kn_out.c */
 void kn_out_add(struct kn_conn *c, struct kn_answer *a); /* takes a, behind those that wait */

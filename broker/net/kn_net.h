@@ -10,7 +10,7 @@
  * the same port by mistake would take half of the clients instead of failing.
  *
  * What a peer can cost: a connection is a few hundred bytes while it is idle; its buffer grows with
- * the bytes received, never by the length it claims; a frame must arrive within a deadline; frames
+ * the bytes received (at most 16 times them), never by the length it claims; a frame must arrive within a deadline; frames
  * and answers under way are counted against one budget for the process. Past it only small requests
  * are read, and one larger one a loop, so that it slows everybody and stops nobody. */
 #ifndef KN_NET_H
@@ -52,7 +52,8 @@ struct kn_handler {
     void (*frame)(void *ctx, struct kn_conn *c, struct kn_place place, struct kc_slice frame);
     /* Whether a frame may be worked on while earlier ones of the same kind are under way. Others
      * wait until every earlier request is answered, as in Kafka, where a connection has one request
-     * under way: a client that pipelines CreateTopics and Metadata may rely on that. */
+     * under way: a client that pipelines CreateTopics and Metadata may rely on that. Goes by the frame's
+     * beginning, of which it may get only 2 bytes. */
     bool (*overlaps)(const uint8_t *frame, size_t len);
     void *ctx;
 };

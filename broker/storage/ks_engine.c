@@ -23,7 +23,8 @@ enum {
     RECOVER_THREADS = 4,
     HINT_THREADS = 2
 };
-#define CACHE_BYTES (64LL * 1024 * 1024)
+#define CACHE_BYTES                                                                                \
+    (32LL * 1024 * 1024) /* most of a busy broker's memory; what is older is in the page cache */
 #define INDEX_BYTES (64LL * 1024 * 1024)
 
 /* ---- incarnations ---- */

@@ -56,6 +56,7 @@ class Bench:
                     s.load("produce", "--topic", t, *HOUSE, "--batch", batch, "--bytes", self.size(1024))
                 for pmax in ("1m", "256k"):
                     s.load("fetch", "--topic", t, "--conns", 4, "--pmax", pmax)
+                s.load("e2e", "--topic", t, "--rate", 1000, "--secs", self.secs(4), "--warmup", 0)
                 s.drop(t)
             machine.settle()
             yield ours, theirs
@@ -316,7 +317,7 @@ def start(b):
 def busy(b):
     """Readiness and heartbeats while produce and fetch take all of the machine."""
     with Kaas(3) as s:
-        ontime.measure(s, b.secs(20))
+        ontime.measure(s, 6 if b.quick else 20)
 
 
 # ---- in ./dev test ----
@@ -344,7 +345,11 @@ def main():
     ap.add_argument("--runs", type=int, default=3)
     ap.add_argument("--cases", default=",".join(CASES))
     ap.add_argument("--quick", action="store_true", help="a second instead of several; figures mean little")
+    ap.add_argument("--table", metavar="FILE", help="measures nothing; the lines of FILE as a table for docs/performance.md")
     a = ap.parse_args()
+    if a.table:
+        print("\n".join(rows.table(json.loads(text) for text in open(a.table, encoding="utf-8"))))
+        return
     known = {**CASES, "smoke": smoke}
     chosen = a.cases.split(",")
     unknown = [c for c in chosen if c not in known]

@@ -97,6 +97,15 @@ static bool produce_one(struct probe *p)
     return false;
 }
 
+static void probe_fini(struct probe *p)
+{
+    if (p->fd >= 0) {
+        close(p->fd);
+    }
+    kc_free(p->request.p);
+    kc_free(p->answer.p);
+}
+
 void ld_mode_probe(struct ld *l)
 {
     static struct ld_hist took;
@@ -133,6 +142,7 @@ void ld_mode_probe(struct ld *l)
            (double)longest / 1e9, longest_at ? (double)(longest_at - start) / 1e9 : 0);
     ld_hist_print("ack_us", &took);
     puts("}");
+    probe_fini(&p);
 }
 
 void ld_mode_first(struct ld *l)
@@ -149,4 +159,5 @@ void ld_mode_first(struct ld *l)
     }
     printf("{\"mode\":\"first\",\"since_t0_s\":%.4f,\"fails\":%ld}\n", ld_wall_s() - l->o.t0,
            (long)fails);
+    probe_fini(&p);
 }

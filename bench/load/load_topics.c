@@ -169,6 +169,7 @@ void ld_mode_create(struct ld *l)
     if (errors || left) {
         ld_fail("%ld topics were refused, %ld partitions are not led", (long)errors, (long)left);
     }
+    close(fd);
 }
 
 void ld_mode_led(struct ld *l)
@@ -210,6 +211,9 @@ void ld_mode_delete(struct ld *l)
     if (r.bad || errors) {
         ld_fail("DeleteTopics: %ld errors", (long)errors);
     }
+    close(fd);
+    kc_free(w.p);
+    kc_free(a.p);
 }
 
 void ld_mode_leader(struct ld *l)

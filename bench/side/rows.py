@@ -62,6 +62,23 @@ def line(row):
     return row
 
 
+def table(lines):
+    """Lines of a run as a table of docs/performance.md; noisy rows end with a star."""
+    def cell(v):
+        return "" if not v else "/".join(f"{x:,.0f}" if x >= 1000 else f"{x:.4g}" for x in v)
+    yield "| what | kaas min/median/max | Kafka min/median/max | ratio | target |"
+    yield "|---|---|---|---|---|"
+    for d in lines:
+        if "limit" in d:
+            figure = f"{d['gb_s']} GB/s" if "gb_s" in d else f"p50 {d['us']['p50']}, p99 {d['us']['p99']} us"
+            mb = f", {d['mb_s']} MB/s" if "mb_s" in d else ""
+            yield f"| limit: {d['limit']} | {figure}{mb} | | | |"
+            continue
+        target = "" if d["target"] is None else f"{'≥' if d['better'] == 'higher' else '≤'} {d['target']:.3g}{': met' if d['met'] else ': NOT met'}"
+        ratio = "" if d["ratio"] is None else f"{d['ratio']:.3g}"
+        yield f"| {d['what']}, {d['unit']}{' *' if d['noisy'] else ''} | {cell(d['kaas'])} | {cell(d['kafka'])} | {ratio} | {target} |"
+
+
 def row(pairs, what, key, unit, better, target=None, enough=None, **more):
     """One line: the ratio kaas/Kafka is the median of the pairs' ratios. enough: (value, text) that also meets the target, a bound of the
     machine that kaas's median is at. A target of None is only reported."""

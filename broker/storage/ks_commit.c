@@ -250,22 +250,31 @@ static bool appends(const struct ks_log *log)
     return log->c_head->kind == KS_E_APPEND && !log->c_failed && log->c_head->epoch == log->c_epoch;
 }
 
-/* The log's next entry has to wait for the sync behind of its file (J7). */
-static bool held(const struct ks_log *log, bool journal)
+/* What the log's next entry may do while its file is synced behind (J7). */
+enum way {
+    WAIT,
+    RUN, /* it needs no sync, or none is under way */
+    BESIDE /* an append: written beside it */
+};
+
+static enum way way_of(const struct ks_log *log, bool journal)
 {
     if (!log->c_syncing) {
-        return false;
+        return RUN;
     }
     switch (log->c_head->kind) {
     case KS_E_APPEND:
-        return appends(log) && !(journal && ks_task_fits(log));
+        if (!appends(log) || (journal && ks_task_fits(log))) {
+            return RUN;
+        }
+        return ks_task_beside(log) ? BESIDE : WAIT;
     case KS_E_SEAL:
     case KS_E_CLOSE:
-        return true;
+        return WAIT;
     case KS_E_TRIM:
-        return log->c_unsynced > 0 || log->c_head->trim->roll;
+        return log->c_unsynced > 0 || log->c_head->trim->roll ? WAIT : RUN;
     case KS_E_FLUSH:
-        return log->c_unsynced > 0;
+        return log->c_unsynced > 0 ? WAIT : RUN;
     case KS_E_COMPACT: /* syncs files that are no longer written to */
     case KS_E_SEALED:
     case KS_E_RECOVERED:
@@ -273,7 +282,7 @@ static bool held(const struct ks_log *log, bool journal)
     case KS_E_SYNCED:
         break;
     }
-    return false;
+    return RUN;
 }
 
 static bool syncs_itself(const struct ks_task *t)
@@ -365,6 +374,7 @@ static void finish(struct ks_engine *e, struct ks_task *t)
         ks_engine_forget(e, log, sealed);
         return;
     }
+    ks_journal_behind(log);
     if (log->c_failed && log->c_error == KS_K_STORAGE_ERROR && !log->c_recovering) {
         if (kind == KS_E_RECOVERED) {
             atomic_store(&log->c_retry_at_ms, kc_mono_ms() + KS_RETRY_MS);
@@ -400,7 +410,7 @@ static void start_seals(struct ks_engine *e, struct ks_log **logs)
     for (struct ks_log **at = logs; *at;) {
         struct ks_log *log = *at;
         struct ks_entry *entry = log->c_head;
-        if (entry->kind != KS_E_SEAL || held(log, false)) {
+        if (entry->kind != KS_E_SEAL || way_of(log, false) == WAIT) {
             at = &log->c_next;
             continue;
         }
@@ -455,13 +465,15 @@ static uint32_t gather(struct ks_engine *e, struct ks_log **logs, struct ks_log 
         struct ks_log *l = *logs;
         *logs = l->c_next;
         bool mine = journal && l->inc == inc;
-        if (held(l, mine)) {
+        enum way way = way_of(l, mine);
+        if (way == WAIT) {
             l->c_next = *parked;
             *parked = l;
             continue;
         }
         l->c_listed = false;
-        e->tasks[n++] = (struct ks_task){.log = l, .later = mine && (many || l->c_syncing)};
+        e->tasks[n++] = (struct ks_task){
+            .log = l, .later = mine && (many || l->c_syncing), .beside = way == BESIDE};
     }
     return n;
 }

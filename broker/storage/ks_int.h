@@ -87,6 +87,9 @@ struct ks_entry {
     uint64_t pos;
     struct ks_file *file; /* referenced */
     bool synced; /* a sync of its file covers it and all before it */
+    /* KS_E_SYNCED: what was durable nowhere when it began */
+    int64_t records;
+    int64_t began_ms; /* monotonic */
     /* KS_E_SEAL */
     struct rt_loop *seal_loop;
     ks_seal_done seal_done;
@@ -479,6 +482,7 @@ struct ks_task {
     struct ks_entry *taken, *taken_tail;
     bool issued; /* wrote something that needs the fence check */
     bool later; /* in: do not sync, the turn does it for all (ADR 13) */
+    bool beside; /* in: write beside a sync of the file that is under way (ks_task_beside) */
     bool unsynced; /* wrote bytes that have to become durable in this turn */
     bool fits; /* as a frame */
     bool frame; /* it goes into the journal */
@@ -498,11 +502,21 @@ void ks_task_refuse(struct ks_task *t);
 void ks_task_fail(struct ks_log *log, int16_t error);
 /* The next run of this log, whose file must not be synced now, would go into one frame. */
 bool ks_task_fits(const struct ks_log *log);
+/* The next run of this log, whose file must not be synced now, needs no sync: flush.messages is relaxed, and
+ * what no sync has confirmed stays below the bound that claimants count on (ADR 10). */
+bool ks_task_beside(const struct ks_log *log);
+/* Half of that bound is used: time for a sync behind. */
+bool ks_task_far_ahead(const struct ks_log *log);
 /* After the check: what was issued is acked, or (fenced) is not. */
 void ks_task_settle(struct ks_task *t, bool fence_ok);
 void ks_task_log_error(const struct ks_log *log, const char *what, int rc);
 int ks_task_sync_file(struct ks_log *log); /* c_file; never while a sync behind is under way */
 int ks_task_sync_dir(struct ks_log *log); /* of the partition */
+int ks_task_roll(struct ks_log *log);
+void ks_task_take(struct ks_task *t); /* the log's next entry */
+
+/* ks_run.c: the task of a log whose next entry is an append */
+void ks_run_appends(struct ks_task *t);
 
 /* ks_team.c: deals with those of the n tasks that are wanted (NULL: all), the caller and so many helpers
  * together. Between start and finish the caller may do something else. Commit thread. */

@@ -385,11 +385,11 @@ static void run_behind(struct rt_work *w)
     kc_free(b);
 }
 
-/* The log's file has frames in a journal that waits for it, a sync would prove something, and nothing
- * is under way. */
+/* The log's file has frames in a journal that waits for it, or is far ahead of what is durable (with a relaxed
+ * flush.messages); a sync would prove something, and nothing is under way. */
 static bool owes(const struct ks_log *log)
 {
-    bool owed = false;
+    bool owed = ks_task_far_ahead(log);
     for (uint32_t i = 0; i < log->c_n_framed; i++) {
         owed = owed || log->c_framed[i].journal->retired;
     }
@@ -412,6 +412,8 @@ static struct behind *sync_behind(struct ks_engine *e, struct behind *b, struct 
     struct ks_entry *entry = ks_entry_new(log, KS_E_SYNCED);
     entry->file = ks_file_ref(log->c_file);
     entry->pos = log->c_pos;
+    entry->records = log->c_unsynced;
+    entry->began_ms = kc_mono_ms();
     int fd = ks_file_acquire(log->c_file); /* pinned already: cannot fail */
     KC_ASSERT(fd >= 0);
     log->c_syncing = true;
@@ -422,6 +424,30 @@ static struct behind *sync_behind(struct ks_engine *e, struct behind *b, struct 
         b = NULL;
     }
     return b;
+}
+
+void ks_journal_behind(struct ks_log *log)
+{
+    if (owes(log)) {
+        send_behind(log->e->journal, sync_behind(log->e, NULL, log));
+    }
+}
+
+/* The file is synced up to where the sync behind began; what was written beside it is not. */
+static void confirmed(struct ks_log *log, const struct ks_entry *entry)
+{
+    int64_t at = atomic_load(&log->c_flush_at_ms);
+    log->c_synced = KC_MAX(log->c_synced, entry->pos);
+    log->c_durable = KC_MAX(log->c_durable, entry->pos);
+    log->c_unsynced -= KC_MIN(log->c_unsynced, entry->records);
+    if (log->c_unsynced == 0) {
+        atomic_store(&log->c_flush_at_ms, 0);
+    } else if (
+        at) { /* none of the rest is older than the sync; the watch thread may just have asked */
+        int64_t next = entry->began_ms + KC_MIN(atomic_load(&log->c_flush_ms), INT64_MAX / 2);
+        atomic_compare_exchange_strong(&log->c_flush_at_ms, &at, KC_MAX(at, next));
+    }
+    ks_journal_confirm(log);
 }
 
 void ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
@@ -439,13 +465,9 @@ void ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
             ks_task_fail(log, KS_K_STORAGE_ERROR);
         }
     } else if (entry->synced) {
-        log->c_synced = KC_MAX(log->c_synced, entry->pos);
-        ks_journal_confirm(log);
+        confirmed(log, entry);
     }
-    if (owes(log)) { /* a journal was retired meanwhile */
-        struct behind *b = sync_behind(e, NULL, log);
-        send_behind(e->journal, b);
-    }
+    ks_journal_behind(log); /* a journal was retired meanwhile, or much was written */
 }
 
 /* Starts the syncs that a retired journal waits for. */

@@ -45,6 +45,9 @@ bool ks_journal_ready(struct ks_engine *e, struct ks_inc *inc, bool wanted);
 int ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
 /* Forgets frames of the log that its current file's sync, a roll or a recovery have made superfluous. */
 void ks_journal_confirm(struct ks_log *log);
+/* Begins a sync of the log's file if a retired journal waits for it, or if it is far ahead of what is durable
+ * (ks_task_far_ahead), and none is under way. */
+void ks_journal_behind(struct ks_log *log);
 /* The log ends. sealed: nobody needs its frames; else the orphan of its epoch keeps them. */
 void ks_journal_leave(struct ks_log *log, bool sealed);
 /* A sync behind came back; entry->synced: what it was for is durable in the file. */

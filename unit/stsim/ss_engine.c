@@ -32,6 +32,7 @@ int64_t __real_ks_clean_map_get(const struct ks_clean_map *m, const void *key, s
 int __real_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
                           bool keep, struct ks_bytes_buf *out);
 void __real_ks_task_run(struct ks_task *t);
+bool __real_ks_task_far_ahead(const struct ks_log *log);
 void __real_ks_task_seal(struct ks_log *log, struct ks_entry *entry);
 int __real_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
 void __real_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry);
@@ -68,6 +69,7 @@ int64_t __wrap_ks_clean_map_get(const struct ks_clean_map *m, const void *key, s
 int __wrap_ks_clean_batch(struct ks_clean_filter *f, const uint8_t *p, const struct ks_batch *b,
                           bool keep, struct ks_bytes_buf *out);
 void __wrap_ks_task_run(struct ks_task *t);
+bool __wrap_ks_task_far_ahead(const struct ks_log *log);
 void __wrap_ks_task_seal(struct ks_log *log, struct ks_entry *entry);
 int __wrap_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t n);
 void __wrap_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry);
@@ -444,6 +446,11 @@ void __wrap_ks_task_run(struct ks_task *t)
     }
 }
 
+bool __wrap_ks_task_far_ahead(const struct ks_log *log)
+{
+    return mutant != SS_C4_UNCONFIRMED && __real_ks_task_far_ahead(log);
+}
+
 void __wrap_ks_ack_post(struct ks_entry *list)
 {
     struct ss_client *c = ss_client_here();
@@ -478,6 +485,9 @@ int __wrap_ks_journal_write(struct ks_engine *e, struct ks_task *tasks, uint32_t
 void __wrap_ks_journal_synced(struct ks_engine *e, struct ks_entry *entry)
 {
     entry->rc = mutant == SS_J2_ERROR ? 0 : entry->rc;
+    if (mutant == SS_C4_BESIDE && entry->log->c_file == entry->file) {
+        entry->pos = entry->log->c_pos;
+    }
     __real_ks_journal_synced(e, entry);
 }
 

@@ -27,6 +27,7 @@ enum ss_mutant {
     SS_C1_NO_COPY, /* the tail is sealed where it stands */
     SS_C3_COPY_NOT_SYNCED, /* before the SEAL */
     SS_C4_UNCONFIRMED, /* an owner leaves more bytes unconfirmed than a claimant copies */
+    SS_C4_BESIDE, /* a sync behind counts for what was written beside it, too */
     SS_C_SYNC_ONLY, /* a sync by somebody who wrote nothing instead of a copy */
     SS_I10_NO_CHECK, /* a coordinator answers whatever the age of the fence check */
     /* Compaction. */

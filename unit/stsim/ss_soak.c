@@ -225,6 +225,7 @@ const struct ss_flaw ss_flaws[] = {
     {"C1 no copy of the tail", SS_C1_NO_COPY, SS_HONEST},
     {"C3 copy not synced", SS_C3_COPY_NOT_SYNCED, SS_HONEST},
     {"C4 more unconfirmed than W", SS_C4_UNCONFIRMED, SS_HONEST},
+    {"C4 a sync counts for what came later", SS_C4_BESIDE, SS_HONEST},
     {"SYNC by who wrote nothing", SS_C_SYNC_ONLY, SS_HONEST},
     {"I10 an answer without a check", SS_I10_NO_CHECK, SS_HONEST},
     {"K1 unlink before the COMPACT", SS_K1_UNLINK_FIRST, SS_HONEST},

@@ -114,7 +114,7 @@ void kn_conn_sweep(struct kn_conn *c, int64_t now_ms)
     const struct kn_limits *l = &c->server->limits;
     bool waiting = c->next_in != c->next_out;
     const char *why = NULL;
-    if (c->out && now_ms - c->out_since_ms > l->stall_ms) {
+    if (kn_out_wants_room(c) && now_ms - c->out_since_ms > l->stall_ms) {
         why = "the peer does not read its answers";
     } else if (c->in_len > 0 && !waiting &&
                now_ms - c->in_since_ms > l->frame_ms + (int64_t)(c->in_len / BYTES_PER_S) * 1000) {
@@ -172,7 +172,7 @@ static void on_ready(uv_poll_t *p, int status, int events)
 
 static void poll_for(struct kn_conn *c)
 {
-    int want = c->out ? UV_WRITABLE : 0;
+    int want = kn_out_wants_room(c) ? UV_WRITABLE : 0;
     bool hungry = kn_in_wants(c);
     if (hungry && !kn_conn_starving(c)) {
         want |= UV_READABLE;

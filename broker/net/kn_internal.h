@@ -81,6 +81,9 @@ struct kn_conn {
     bool overlap; /* the requests under way may overlap */
     struct kn_answer *parked; /* answers that wait for earlier ones, by seq */
     struct kn_answer *out, **out_tail;
+    struct kn_load *load; /* bytes of a file that out waits for, or NULL */
+    struct kc_buf *warm; /* some of the segment that is being sent, loaded: from warm_at of it on */
+    size_t warm_at;
     int64_t active_ms; /* last byte in or out, or answer */
     int64_t out_since_ms; /* last progress of a blocked write */
     int64_t charged; /* bytes of this connection counted in the budget */
@@ -116,6 +119,8 @@ void kn_out_add(struct kn_conn *c, struct kn_answer *a); /* takes a, behind thos
 /* Sends what the socket takes; what is left (c->out) waits for room. May close the connection. */
 void kn_out_flush(struct kn_conn *c);
 void kn_out_drop(struct kn_conn *c); /* lets go of what waits */
+/* Whether there is something that waits for nothing but room in the socket. */
+bool kn_out_wants_room(const struct kn_conn *c);
 
 /* One line a second at most; the rest is counted and reported with the next line. */
 void kn_log_peer(struct kn_server *s, const char *event, const char *host, const char *why);

@@ -8,9 +8,12 @@
 
 #include "base/kc_base.h"
 
+struct kc_range; /* kc_range.h */
+
 struct kc_buf {
     _Atomic uint32_t refs;
     size_t len;
+    struct kc_range *range; /* NULL, or the slab stands for bytes of a file, and this is in data */
     _Alignas(16) uint8_t data[];
 };
 
@@ -22,7 +25,7 @@ void kc_buf_unref(struct kc_buf *b); /* NULL allowed */
 /* A borrowed range of a slab; holders that keep it take a reference of their own. */
 struct kc_slice {
     struct kc_buf *buf;
-    const uint8_t *ptr;
+    const uint8_t *ptr; /* NULL: the bytes of buf->range, all of them */
     size_t len;
 };
 

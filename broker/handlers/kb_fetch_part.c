@@ -151,7 +151,8 @@ void kb_fetch_read_part(struct kb_item *item)
     struct ks_read_args args = {.offset = p->in->fetch_offset,
                                 .limit_offset = limit,
                                 .max_bytes = (int32_t)KC_MAX(room, (int64_t)0),
-                                .at_least_one = p->at_least_one};
+                                .at_least_one = p->at_least_one,
+                                .ranges = true};
     ks_log_read(kd_part_log(open), &args, on_read, p);
 }
 

@@ -81,6 +81,7 @@ static bool note(struct ks_log *log, const struct ks_entry *entry)
          at += b.size) {
         ks_state_note(st, &b, entry->pos + at);
     }
+    ks_sound_add(&st->segs[st->n_segs - 1].sound, entry->pos, entry->pos + entry->data.len);
     ks_ckpt_noted(log, entry);
     return true;
 }

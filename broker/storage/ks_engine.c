@@ -535,6 +535,7 @@ void ks_metrics_read(struct ks_engine *e, struct ks_metrics *ret)
         .fence_checks = atomic_load(&e->m_checks),
         .zombie_bytes = atomic_load(&e->m_zombie),
         .read_bytes = atomic_load(&e->m_read),
+        .direct_bytes = atomic_load(&e->m_direct),
         .cache_hits = atomic_load(&e->m_hits),
         .cache_misses = atomic_load(&e->m_misses),
         .open_logs = (uint64_t)KC_MAX(atomic_load(&e->n_logs), (int64_t)0),

@@ -76,7 +76,7 @@ enum ks_volume ks_volume_state(struct ks_engine *e);
 
 struct ks_metrics {
     uint64_t appended_bytes, commits, fsyncs, frames, journals, fence_checks, zombie_bytes,
-        read_bytes, cache_hits, cache_misses, open_logs, errors;
+        read_bytes, direct_bytes, cache_hits, cache_misses, open_logs, errors;
     uint64_t checkpoints; /* snapshots and indexes written */
     uint64_t open_read_bytes, open_read_max; /* read to open logs: all together; for one of them */
     int64_t volume_free; /* bytes; -1 = not known */
@@ -229,6 +229,7 @@ struct ks_read_args {
     int64_t limit_offset; /* exclusive: HW or LSO as the caller wants */
     int32_t max_bytes; /* soft: at least one whole batch is returned if at_least_one */
     bool at_least_one;
+    bool ranges; /* what comes is only sent: slices may be ranges of files (kc_range.h) */
 };
 struct ks_read_result {
     int16_t error; /* 1 OFFSET_OUT_OF_RANGE, 56 KAFKA_STORAGE_ERROR, … */
@@ -237,8 +238,9 @@ struct ks_read_result {
     int64_t next_offset;
 };
 typedef void (*ks_read_done)(void *ctx, const struct ks_read_result *r);
-/* [owner] Recent batches answer at once (done runs before the call returns, true); others are read
- * on the read pool and done runs later on the owner loop (false). */
+/* [owner] What is in memory, or in the page cache where ranges are allowed, answers at once (done runs
+ * before the call returns, true); the rest is read on the read pool and done runs later on the owner
+ * loop (false). */
 bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx);
 
 /* Called on the owner loop whenever the high watermark (or start, or LSO) moved, and once with

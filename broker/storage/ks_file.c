@@ -7,7 +7,7 @@ void ks_fds_init(struct ks_fds *fds, int32_t max_idle)
 {
     pthread_mutex_init(&fds->lock, NULL);
     kc_list_init(&fds->idle);
-    fds->n_idle = 0;
+    fds->n_idle = fds->n_lent = 0;
     fds->max_idle = max_idle;
 }
 
@@ -94,11 +94,12 @@ int ks_file_acquire(struct ks_file *f)
     return fd;
 }
 
-void ks_file_release(struct ks_file *f)
+/* With the lock held: one user less. Returns the descriptor of the file that has been idle longest, to
+ * be closed, if there are too many; else -1. */
+static int leave(struct ks_file *f)
 {
     struct ks_fds *fds = f->fds;
     int old = -1;
-    pthread_mutex_lock(&fds->lock);
     if (--f->users == 0) {
         kc_list_add_tail(&fds->idle, &f->in_idle);
         fds->n_idle++;
@@ -109,9 +110,42 @@ void ks_file_release(struct ks_file *f)
         old = victim->fd;
         victim->fd = -1;
     }
-    pthread_mutex_unlock(&fds->lock);
+    return old;
+}
+
+void ks_file_release(struct ks_file *f)
+{
+    pthread_mutex_lock(&f->fds->lock);
+    int old = leave(f);
+    pthread_mutex_unlock(&f->fds->lock);
     if (old >= 0) {
         ks_fs_close(f->fs, old);
+    }
+}
+
+int ks_file_lend(struct ks_file *f)
+{
+    struct ks_fds *fds = f->fds;
+    int fd = -1;
+    pthread_mutex_lock(&fds->lock);
+    if (f->fd >= 0 && (f->lent > 0 || fds->n_lent < KS_FILES_LENT)) {
+        leave_idle(f);
+        fd = f->fd;
+        f->users++;
+        fds->n_lent += f->lent++ == 0;
+    }
+    pthread_mutex_unlock(&fds->lock);
+    return fd;
+}
+
+void ks_file_take_back(struct ks_file *f)
+{
+    pthread_mutex_lock(&f->fds->lock);
+    f->fds->n_lent -= --f->lent == 0;
+    int old = leave(f);
+    pthread_mutex_unlock(&f->fds->lock);
+    if (old >= 0) {
+        ks_fs_close_later(f->fs, old);
     }
 }
 

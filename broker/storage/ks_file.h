@@ -17,7 +17,10 @@ struct ks_fds {
     pthread_mutex_t lock; /* guards the list, and fd and users of every file; never held over I/O */
     struct kc_list idle; /* struct ks_file.in_idle, longest idle first */
     int32_t n_idle, max_idle;
+    int32_t n_lent; /* files that answers on their way out hold open */
 };
+enum { KS_FILES_LENT = 512 }; /* more files than that are not lent at once */
+
 void ks_fds_init(struct ks_fds *fds, int32_t max_idle);
 void ks_fds_fini(struct ks_fds *fds); /* no file is left */
 
@@ -25,6 +28,7 @@ struct ks_file {
     _Atomic uint32_t refs;
     int fd; /* -1 = closed; stable while pinned */
     uint32_t users;
+    uint32_t lent; /* of these, to answers */
     struct kc_list in_idle;
     struct ks_fs *fs;
     struct ks_fds *fds;
@@ -44,6 +48,9 @@ int ks_file_acquire(struct ks_file *f);
 void ks_file_release(struct ks_file *f); /* [blocking: may close the longest idle one] */
 int ks_file_sync_release(
     struct ks_file *f); /* datasync of a pinned file, then release [blocking] */
+/* Pins it for an answer if it is open, and not too many are lent; never waits. The descriptor or -1. */
+int ks_file_lend(struct ks_file *f);
+void ks_file_take_back(struct ks_file *f); /* never waits */
 /* The descriptor of a pinned file. */
 static inline int ks_file_fd(const struct ks_file *f)
 {

@@ -54,6 +54,13 @@ struct ks_fs_ops {
     int (*list)(void *ctx, const char *path, ks_list_fn fn, void *arg);
     /* Drops cached pages, so that the next read asks the server. */
     void (*forget)(void *ctx, int fd);
+    /* Is the range in the page cache, so that neither reading nor sending it waits? Never waits itself.
+     * The range is inside the file. NULL = cannot be told: everything is read on a pool (ADR 21). */
+    bool (*cached)(void *ctx, int fd, uint64_t pos, uint64_t len);
+    /* Like pread, of what is in the page cache: -EAGAIN instead of waiting. NULL with cached. */
+    ssize_t (*peek)(void *ctx, int fd, void *buf, size_t len, uint64_t pos);
+    /* Begins to read the range into the page cache; does not wait for it. NULL = not here. */
+    void (*ahead)(void *ctx, int fd, uint64_t pos, uint64_t len);
     /* May somebody else's crash take bytes that this machine can read? NULL = yes (ADR 10). */
     bool (*network)(void *ctx);
     /* Do names become durable at once, or in the order in which they were made? NULL = no. */
@@ -117,6 +124,18 @@ int ks_fs_room(struct ks_fs *fs, uint64_t *ret_free); /* -ENOTSUP: it does not t
 /* After an error rc of what must be written on a full volume, too (the chain, claim files): true if
  * room was made and another try may succeed. Blocking. */
 bool ks_fs_make_room(struct ks_fs *fs, int rc);
+/* ks_fs_cached.c; these do not wait, and are not watched as operations of the volume */
+/* Data loops may read and send what is in the page cache: only where whether it is there can be told,
+ * and on file systems of this machine. On a network file system a page that is there may have to be
+ * asked for again first (NFS revalidates), which waits for the server. */
+bool ks_fs_direct(struct ks_fs *fs);
+bool ks_fs_cached(struct ks_fs *fs, int fd, uint64_t pos, uint64_t len);
+/* Up to len bytes, or -EAGAIN, or another error. */
+ssize_t ks_fs_peek(struct ks_fs *fs, int fd, void *buf, size_t len, uint64_t pos);
+void ks_fs_ahead(struct ks_fs *fs, int fd, uint64_t pos, uint64_t len); /* pool threads */
+bool ks_posix_cached(void *ctx, int fd, uint64_t pos, uint64_t len);
+ssize_t ks_posix_peek(void *ctx, int fd, void *buf, size_t len, uint64_t pos);
+void ks_posix_ahead(void *ctx, int fd, uint64_t pos, uint64_t len);
 /* False only for file systems known to be of this machine: one crash ends them and us, and a sync
  * of a file covers what others wrote (ADR 10). */
 bool ks_fs_network(struct ks_fs *fs);

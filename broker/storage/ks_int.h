@@ -155,7 +155,7 @@ struct ks_cursor {
     struct ks_file_id file;
     uint64_t pos;
 };
-enum { KS_CURSORS = 4 };
+enum { KS_CURSORS = 32 };
 
 /* ---- a log ---- */
 
@@ -198,7 +198,7 @@ struct ks_log {
     struct kc_list reads; /* struct ks_read_req.in_log: under way */
     struct ks_ckpt ckpt;
     int64_t marks_bytes; /* of finished segments, as counted in the shard */
-    struct ks_cursor cursors[KS_CURSORS];
+    struct ks_cursor *cursors; /* KS_CURSORS, made with the first; or NULL */
     uint32_t next_cursor;
     ks_watch_fn watch;
     void *watch_ctx;
@@ -367,8 +367,8 @@ struct ks_engine {
     _Atomic bool relaxed; /* some log was told to ack before it syncs */
     _Atomic int64_t retention_check_ms;
 
-    _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_hits, m_misses,
-        m_errors, m_frames, m_journals, m_ckpts, m_open_read, m_open_read_max;
+    _Atomic uint64_t m_appended, m_commits, m_fsyncs, m_checks, m_zombie, m_read, m_direct, m_hits,
+        m_misses, m_errors, m_frames, m_journals, m_ckpts, m_open_read, m_open_read_max;
     _Atomic uint64_t m_cleanings, m_clean_read, m_clean_written, m_clean_errors;
     _Atomic int64_t m_uncleanable; /* partitions that the cleaner gave up */
 };

@@ -21,6 +21,7 @@ void ks_log_unref(struct ks_log *log)
         ks_file_unref(log->c_file);
         ks_clean_forgive(log);
         kc_free(log->sweep);
+        kc_free(log->cursors);
         ks_inc_unref(log->inc);
         struct ks_engine *e = log->e;
         kc_free(log);

@@ -8,7 +8,7 @@
 #include "base/kc_mem.h"
 #include "storage/ks_scan.h"
 
-enum { READ_MAX = 16 * 1024 * 1024 };
+enum { LARGE = 32 * 1024 /* from here on a range of a file costs less than bytes in memory */ };
 
 struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from)
 {
@@ -171,7 +171,7 @@ static int16_t read_file(struct ks_read_req *r)
     if (rc) {
         return KS_K_STORAGE_ERROR;
     }
-    size_t max = (size_t)KC_MIN(KC_MAX(r->args.max_bytes, 0), (int32_t)READ_MAX);
+    size_t max = (size_t)KC_MIN(KC_MAX(r->args.max_bytes, 0), (int32_t)KS_READ_MAX);
     if (first.size > max && !r->args.at_least_one) {
         return 0;
     }
@@ -191,6 +191,7 @@ static int16_t read_file(struct ks_read_req *r)
     r->result.n_slices = 1;
     r->result.next_offset = next;
     r->next_pos = pos + len;
+    r->verified = len;
     atomic_fetch_add_explicit(&r->log->e->m_read, len, memory_order_relaxed);
     return 0;
 }
@@ -219,12 +220,20 @@ static void run_read(struct ks_read_req *r)
 /* Another file may hold the offset now (compaction). */
 static bool read_again(struct ks_read_req *r);
 
+static void note_sound(const struct ks_read_req *r)
+{
+    struct ks_seg *seg = ks_state_seg(&r->log->st, r->index.base);
+    if (seg && seg->file == r->file) { /* else it was trimmed or replaced meanwhile */
+        ks_sound_add(&seg->sound, r->next_pos - r->verified, r->next_pos);
+    }
+}
+
 static void finish_read(struct ks_read_req *r)
 {
     struct ks_log *log = r->log;
     if (!r->result.error && r->next_pos) {
-        log->cursors[log->next_cursor++ % KS_CURSORS] = (struct ks_cursor){
-            .offset = r->result.next_offset, .file = r->file->id, .pos = r->next_pos};
+        ks_cursor_note(log, r->file->id, r->result.next_offset, r->next_pos);
+        note_sound(r);
     }
     if (r->result.error && r->args.offset < log->st.start) {
         r->result.error = KS_K_OFFSET_OUT_OF_RANGE; /* trimmed away meanwhile */
@@ -242,25 +251,10 @@ static void fail_read(struct ks_read_req *r, int16_t error)
     r->done(r->ctx, &result);
 }
 
-/* The nearest known place at or before an offset. */
-static struct ks_mark nearest(const struct ks_log *log, const struct ks_seg *seg, int64_t offset)
-{
-    struct ks_mark m = ks_seg_find(seg, offset);
-    for (int i = 0; i < KS_CURSORS; i++) {
-        const struct ks_cursor *c = &log->cursors[i];
-        if (c->pos && ks_file_eq(c->file, seg->file->id) && c->offset <= offset &&
-            c->offset > m.offset && c->pos < seg->len) {
-            m.offset = c->offset;
-            m.pos = c->pos;
-        }
-    }
-    return m;
-}
-
 static bool start(struct ks_log *log, struct ks_seg *seg, const struct ks_read_args *args,
                   ks_read_done done, void *ctx)
 {
-    struct ks_read_req *r = ks_read_new(log, seg, nearest(log, seg, args->offset));
+    struct ks_read_req *r = ks_read_new(log, seg, ks_read_nearest(log, seg, args->offset));
     if (!r) {
         return false;
     }
@@ -287,6 +281,23 @@ static bool read_again(struct ks_read_req *r)
     return true;
 }
 
+/* From a file in the page cache or from memory, at once. */
+static bool read_now(struct ks_log *log, const struct ks_seg *seg, const struct ks_read_args *args,
+                     struct ks_read_result *ret)
+{
+    bool direct = seg && args->ranges;
+    bool large = direct && args->max_bytes >= LARGE && seg->len >= LARGE &&
+                 seg->len - ks_read_nearest(log, seg, args->offset).pos >= LARGE;
+    if (large && ks_direct_read(log, seg, args, ret)) {
+        return true;
+    }
+    if (ks_cache_read(log, args, ret)) {
+        atomic_fetch_add_explicit(&log->e->m_hits, 1, memory_order_relaxed);
+        return true;
+    }
+    return direct && !large && ks_direct_read(log, seg, args, ret);
+}
+
 bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx)
 {
     struct ks_read_result now = {.next_offset = args->offset};
@@ -297,14 +308,14 @@ bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_do
         now.error = KS_K_NOT_LEADER;
     } else if (a.offset < log->st.start || a.offset > KC_MAX(log->end, log->st.end)) {
         now.error = KS_K_OFFSET_OUT_OF_RANGE;
-    } else if (a.offset >= a.limit_offset) {
-        now.error = 0; /* nothing yet */
-    } else if (ks_cache_read(log, &a, &now)) {
-        atomic_fetch_add_explicit(&log->e->m_hits, 1, memory_order_relaxed);
-    } else {
+    } else if (a.offset < a.limit_offset) { /* else: nothing yet */
         seg = ks_state_seg(&log->st, a.offset);
-        now.error = !seg || a.offset >= seg->damaged_from ? KS_K_STORAGE_ERROR : 0;
-        seg = now.error ? NULL : seg;
+        if (read_now(log, seg, &a, &now)) {
+            seg = NULL;
+        } else if (!seg || a.offset >= seg->damaged_from) {
+            now.error = KS_K_STORAGE_ERROR;
+            seg = NULL;
+        }
     }
     bool posted = seg && start(log, seg, &a, done, ctx);
     if (!posted) {

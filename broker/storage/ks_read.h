@@ -8,6 +8,9 @@
 #include "storage/ks_int.h"
 #include "storage/ks_scan.h"
 
+/* Most bytes of one read, or of one batch if that is larger. */
+enum { KS_READ_MAX = 16 * 1024 * 1024 };
+
 struct ks_read_req {
     struct rt_work work;
     struct rt_msg msg;
@@ -33,7 +36,8 @@ struct ks_read_req {
     struct ks_read_args args;
     ks_read_done done;
     struct ks_read_result result;
-    uint64_t next_pos;
+    uint64_t next_pos; /* behind what was read; 0 = nothing */
+    uint64_t verified; /* bytes before it whose checksums are right */
     /* lookups */
     ks_lookup_done lookup_done;
     int64_t ts; /* the asked timestamp, or KS_TS_MAX */
@@ -45,6 +49,8 @@ struct ks_read_req {
     int32_t found_epoch;
 };
 
+/* The nearest known place at or before an offset of the segment. Owner. */
+struct ks_mark ks_read_nearest(const struct ks_log *log, const struct ks_seg *seg, int64_t offset);
 /* Joins the log's list; NULL: no memory. */
 struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from);
 void ks_read_post(struct ks_read_req *r);
@@ -57,6 +63,14 @@ bool ks_read_replaced(const struct ks_read_req *r);
 /* Pool, file pinned: the first batch from r->from on whose last offset is >= offset. 0, KC_E_CORRUPT, -errno. */
 int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, uint64_t *ret_pos);
 void ks_read_corrupt(const struct ks_read_req *r, int64_t offset);
+
+/* ks_direct.c; owner loop, nothing of it waits */
+/* A batch with that offset begins there. */
+void ks_cursor_note(struct ks_log *log, struct ks_file_id file, int64_t offset, uint64_t pos);
+/* The answer as a range of the segment's file, which the kernel can send without waiting; or as
+ * nothing, where no whole batch fits. False: it is to be read otherwise, *ret is as it was. */
+bool ks_direct_read(struct ks_log *log, const struct ks_seg *seg, const struct ks_read_args *args,
+                    struct ks_read_result *ret);
 
 /* ks_index.c */
 /* Pool, file pinned: loads the segment's index, or makes it by reading the file, and sets r->from by

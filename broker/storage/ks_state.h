@@ -9,6 +9,7 @@
 
 #include "storage/ks_file.h"
 #include "storage/ks_prod.h"
+#include "storage/ks_sound.h"
 #include "storage/ks_txn.h"
 
 /* "Batches from offset on start at pos; everything before has timestamps <= max_ts." */
@@ -39,6 +40,7 @@ struct ks_seg {
     bool ts_known; /* max_ts is that of the whole file; else only the chain was read */
     bool indexed; /* the marks are there; else a reader loads or makes them (ks_index.c) */
     bool loading; /* a reader is at it */
+    struct ks_sound sound; /* bytes that were seen to be right */
 };
 
 struct ks_epoch_start {

@@ -162,7 +162,10 @@ static void read_all(struct fight *f)
         printf("read %" PRId64 "\n", f->read_at);
         exit(0);
     }
-    struct ks_read_args a = {f->read_at, o.high_watermark, 1 << 20, true};
+    struct ks_read_args a = {.offset = f->read_at,
+                             .limit_offset = o.high_watermark,
+                             .max_bytes = 1 << 20,
+                             .at_least_one = true};
     (void)ks_log_read(f->log, &a, on_read, f);
 }
 

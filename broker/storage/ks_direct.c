@@ -106,21 +106,36 @@ static struct kc_buf *range_new(struct ks_log *log, struct ks_file *file, uint64
 
 /* ---- where batches begin ---- */
 
-void ks_cursor_note(struct ks_log *log, struct ks_file_id file, int64_t offset, uint64_t pos)
+struct ks_cursor *ks_cursor_note(struct ks_log *log, struct ks_file_id file, int64_t offset,
+                                 uint64_t pos)
 {
     if (!log->cursors) {
         log->cursors = kc_try_zalloc(KS_CURSORS, sizeof(*log->cursors));
     }
     for (uint32_t i = 0; log->cursors && i < KS_CURSORS; i++) {
-        const struct ks_cursor *c = &log->cursors[i];
+        struct ks_cursor *c = &log->cursors[i];
         if (c->pos == pos && ks_file_eq(c->file, file)) {
-            return; /* readers go one after another */
+            return c; /* readers go one after another */
         }
     }
-    if (log->cursors) {
-        log->cursors[log->next_cursor++ % KS_CURSORS] =
-            (struct ks_cursor){.offset = offset, .file = file, .pos = pos};
+    if (!log->cursors) {
+        return NULL;
     }
+    struct ks_cursor *c = &log->cursors[log->next_cursor++ % KS_CURSORS];
+    *c = (struct ks_cursor){.offset = offset, .file = file, .pos = pos};
+    return c;
+}
+
+const struct ks_cursor *ks_cursor_at(const struct ks_log *log, struct ks_file_id file,
+                                     int64_t offset)
+{
+    for (uint32_t i = 0; log->cursors && i < KS_CURSORS; i++) {
+        const struct ks_cursor *c = &log->cursors[i];
+        if (c->pos && c->offset == offset && ks_file_eq(c->file, file)) {
+            return c;
+        }
+    }
+    return NULL;
 }
 
 struct ks_mark ks_read_nearest(const struct ks_log *log, const struct ks_seg *seg, int64_t offset)

@@ -154,6 +154,7 @@ struct ks_cursor {
     int64_t offset;
     struct ks_file_id file;
     uint64_t pos;
+    uint64_t ahead; /* the file was asked for up to here; 0 = no farther than it was read */
 };
 enum { KS_CURSORS = 32 };
 

@@ -8,7 +8,10 @@
 #include "base/kc_mem.h"
 #include "storage/ks_scan.h"
 
-enum { LARGE = 32 * 1024 /* from here on a range of a file costs less than bytes in memory */ };
+enum {
+    LARGE = 32 * 1024, /* from here on a range of a file costs less than bytes in memory */
+    AHEAD = 4 * 1024 * 1024 /* of a file, asked for beyond what a reader that goes on reads */
+};
 
 struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from)
 {
@@ -163,6 +166,17 @@ static size_t usable(const struct ks_read_req *r, const uint8_t *p, size_t len, 
     return (size_t)s.pos;
 }
 
+/* A reader that goes through cold data finds the next window on its way, so that it waits for the volume's
+ * speed and not for one round trip a read. Half windows at once, and no farther than the file. */
+static void read_ahead(struct ks_read_req *r, uint64_t pos, size_t want)
+{
+    uint64_t from = KC_MAX(pos, r->ahead), to = KC_MIN(pos + want + AHEAD, r->seg_len);
+    if (r->sequential && from < to && (to - from >= AHEAD / 2 || to == r->seg_len)) {
+        ks_fs_ahead(&r->log->e->fs, ks_file_fd(r->file), from, to - from);
+        r->ahead = to;
+    }
+}
+
 static int16_t read_file(struct ks_read_req *r)
 {
     struct ks_batch first;
@@ -180,6 +194,7 @@ static int16_t read_file(struct ks_read_req *r)
     if (!buf) {
         return KS_K_STORAGE_ERROR;
     }
+    read_ahead(r, pos, want);
     ssize_t n = ks_fs_pread(&r->log->e->fs, ks_file_fd(r->file), buf->data, want, pos);
     int64_t next = first.base;
     size_t len = n > 0 ? usable(r, buf->data, (size_t)n, first.base, &next) : 0;
@@ -232,7 +247,10 @@ static void finish_read(struct ks_read_req *r)
 {
     struct ks_log *log = r->log;
     if (!r->result.error && r->next_pos) {
-        ks_cursor_note(log, r->file->id, r->result.next_offset, r->next_pos);
+        struct ks_cursor *c = ks_cursor_note(log, r->file->id, r->result.next_offset, r->next_pos);
+        if (c) {
+            c->ahead = KC_MAX(c->ahead, r->ahead);
+        }
         note_sound(r);
     }
     if (r->result.error && r->args.offset < log->st.start) {
@@ -259,6 +277,9 @@ static bool start(struct ks_log *log, struct ks_seg *seg, const struct ks_read_a
         return false;
     }
     atomic_fetch_add_explicit(&log->e->m_misses, 1, memory_order_relaxed);
+    const struct ks_cursor *c = ks_cursor_at(log, seg->file->id, args->offset);
+    r->sequential = c != NULL;
+    r->ahead = c ? c->ahead : 0;
     r->args = *args;
     r->done = done;
     r->ctx = ctx;

@@ -37,6 +37,8 @@ struct ks_read_req {
     ks_read_done done;
     struct ks_read_result result;
     uint64_t next_pos; /* behind what was read; 0 = nothing */
+    bool sequential; /* it goes on where one before it ended */
+    uint64_t ahead; /* how far the file was asked for beforehand */
     uint64_t verified; /* bytes before it whose checksums are right */
     /* lookups */
     ks_lookup_done lookup_done;
@@ -65,8 +67,12 @@ int ks_read_find(struct ks_read_req *r, int64_t offset, struct ks_batch *ret, ui
 void ks_read_corrupt(const struct ks_read_req *r, int64_t offset);
 
 /* ks_direct.c; owner loop, nothing of it waits */
-/* A batch with that offset begins there. */
-void ks_cursor_note(struct ks_log *log, struct ks_file_id file, int64_t offset, uint64_t pos);
+/* A reader left off there; returns where it is noted, or NULL. */
+struct ks_cursor *ks_cursor_note(struct ks_log *log, struct ks_file_id file, int64_t offset,
+                                 uint64_t pos);
+/* Where a reader left off that goes on with that offset, or NULL. */
+const struct ks_cursor *ks_cursor_at(const struct ks_log *log, struct ks_file_id file,
+                                     int64_t offset);
 /* The answer as a range of the segment's file, which the kernel can send without waiting; or as
  * nothing, where no whole batch fits. False: it is to be read otherwise, *ret is as it was. */
 bool ks_direct_read(struct ks_log *log, const struct ks_seg *seg, const struct ks_read_args *args,

@@ -21,6 +21,8 @@ static struct {
     const struct ks_fs_ops *real;
     _Atomic bool cold, network;
     _Atomic int looks; /* calls of peek */
+    _Atomic int aheads; /* calls of ahead, and how far the file was asked for */
+    _Atomic uint64_t ahead_to;
 } fx;
 
 static bool cached(void *ctx, int fd, uint64_t pos, uint64_t len)
@@ -34,6 +36,16 @@ static ssize_t peek(void *ctx, int fd, void *buf, size_t len, uint64_t pos)
 {
     atomic_fetch_add(&fx.looks, 1);
     return atomic_load(&fx.cold) ? -EAGAIN : fx.real->pread(ctx, fd, buf, len, pos);
+}
+
+/* Where there is one reader, each call goes on where the one before ended, or where the reader is. */
+static void ahead(void *ctx, int fd, uint64_t pos, uint64_t len)
+{
+    uint8_t b;
+    KT_TRUE(!atomic_load(&fx.network) || pos >= atomic_load(&fx.ahead_to));
+    KT_TRUE(fx.real->pread(ctx, fd, &b, 1, pos + len - 1) == 1); /* inside the file */
+    atomic_store(&fx.ahead_to, pos + len);
+    atomic_fetch_add(&fx.aheads, 1);
 }
 
 static bool network(void *ctx)
@@ -50,6 +62,7 @@ static void start(void)
     fx.ops = *fs.ops;
     fx.ops.cached = cached;
     fx.ops.peek = peek;
+    fx.ops.ahead = ahead;
     fx.ops.network = network;
     fs.ops = &fx.ops;
     st_broker_start_on(&fx.b, &fs, 1);
@@ -59,6 +72,8 @@ static void begin(void)
 {
     atomic_store(&fx.cold, false);
     atomic_store(&fx.network, false);
+    atomic_store(&fx.aheads, 0);
+    atomic_store(&fx.ahead_to, 0);
     st_vol_make(&fx.vol);
     fx.topic = kc_uuid_random();
     start();
@@ -304,6 +319,37 @@ static void what_is_not_in_the_page_cache_is_read_by_the_pool(void)
     end(log);
 }
 
+/* Also where no range is ever made, which is where it helps most. */
+static void a_scan_of_cold_data_asks_for_what_comes_next(void)
+{
+    enum { BATCHES = 80, MOST = 4 << 20 };
+    begin();
+    atomic_store(&fx.network, true);
+    struct ks_log *log = st_log(&fx.b, &fx.topic, 0);
+    for (int i = 0; i < BATCHES; i++) {
+        put(log, 100000);
+    }
+    struct st_seal seal; /* so that all of it stays one file */
+    st_seal(&fx.b, log, &seal);
+    st_broker_stop(&fx.b);
+    start();
+    log = st_log(&fx.b, &fx.topic, 0);
+    uint64_t len = log->st.segs[0].len, size = len / BATCHES;
+    int64_t far[] = {60, 20, 72, 40, 0};
+    for (size_t i = 0; i < KC_ARRAY_LEN(far); i++) { /* here and there: nobody knows what is next */
+        expect(log, from(far[i], BATCHES, 300000), false, far[i], far[i] + 1);
+    }
+    KT_EQ(atomic_load(&fx.aheads), 0);
+    for (int64_t at = 2; at < BATCHES; at += 2) {
+        expect(log, from(at, BATCHES, 300000), false, at, at + 1);
+        uint64_t to = atomic_load(&fx.ahead_to), pos = (uint64_t)(at + 2) * size;
+        KT_TRUE(to >= KC_MIN(pos + MOST / 2, len) && to <= pos + MOST + 300000);
+    }
+    KT_EQ(atomic_load(&fx.ahead_to), len);
+    KT_TRUE(atomic_load(&fx.aheads) <= 2 + (int)(len / (MOST / 2)) + 2);
+    end(log);
+}
+
 struct loaded {
     struct kc_load load;
     bool done;
@@ -540,7 +586,7 @@ KT_MAIN("storage/direct", KT(what_this_process_wrote_is_answered_with_a_range),
         KT(places_once_found_are_not_looked_for_again),
         KT(what_nobody_has_verified_goes_by_the_pool_once), KT(a_damaged_batch_is_never_in_a_range),
         KT(what_is_not_in_the_page_cache_is_read_by_the_pool), KT(a_range_that_went_cold_is_loaded),
-        KT(a_range_outlives_its_file_and_its_log),
+        KT(a_scan_of_cold_data_asks_for_what_comes_next), KT(a_range_outlives_its_file_and_its_log),
         KT(a_compaction_under_way_changes_nothing_of_a_range),
         KT(no_more_files_are_lent_than_there_may_be), KT(ranges_hold_what_the_pool_reads),
         KT(the_page_cache_is_told_of_truly))

@@ -56,7 +56,7 @@ static struct ks_chunk *chunk_new(struct ks_log *log, struct kc_buf *buf, uint8_
         kc_buf_unref(buf);
         return NULL;
     }
-    int64_t budget = log->e->cache_bytes / KC_MAX(log->e->n_shards, 1);
+    int64_t budget = ks_shard_part(log->e, log->e->cache_bytes);
     while (s->bytes + (int64_t)room > budget && !kc_list_empty(&s->chunks)) {
         chunk_free(KC_LIST_ENTRY(s->chunks.next, struct ks_chunk, in_shard));
     }

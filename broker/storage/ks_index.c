@@ -150,7 +150,7 @@ void ks_index_recount(struct ks_log *log)
     int64_t bytes = count(log);
     sh->marks_bytes += bytes - log->marks_bytes;
     log->marks_bytes = bytes;
-    int64_t budget = log->e->index_bytes / KC_MAX(log->e->n_shards, 1);
+    int64_t budget = ks_shard_part(log->e, log->e->index_bytes);
     /* The logs go round: one that is at the end was counted last. */
     kc_list_del(&log->in_shard);
     kc_list_add_tail(&sh->logs, &log->in_shard);

@@ -148,6 +148,8 @@ struct ks_chunk {
 };
 
 void ks_shard_unref(struct ks_shard *s);
+/* A loop's part of a number of bytes that all loops share. */
+int64_t ks_shard_part(const struct ks_engine *e, int64_t bytes);
 
 /* Where a sequential reader left off: saves the walk from the last mark. */
 struct ks_cursor {
@@ -329,7 +331,7 @@ struct ks_engine {
                                 the clock of ks_framed_stamp */
     struct kc_map zombies; /* partition key -> uint64_t: late bytes that m_zombie has already */
     struct ks_shard *shards;
-    int32_t n_shards;
+    _Atomic int32_t n_shards; /* grows under the lock; loops read it without */
 
     struct ks_graves graves;
 

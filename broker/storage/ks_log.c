@@ -123,9 +123,15 @@ static struct ks_shard *shard_of(struct ks_engine *e, struct rt_loop *loop)
         kc_list_init(&s->logs);
         s->next = e->shards;
         e->shards = s;
-        e->n_shards++;
+        atomic_fetch_add_explicit(&e->n_shards, 1, memory_order_relaxed);
     }
     return s;
+}
+
+int64_t ks_shard_part(const struct ks_engine *e, int64_t bytes)
+{
+    int32_t n = atomic_load_explicit(&e->n_shards, memory_order_relaxed);
+    return bytes / KC_MAX(n, 1);
 }
 
 void ks_shard_unref(struct ks_shard *s)

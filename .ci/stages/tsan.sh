@@ -5,7 +5,7 @@ ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 . "$ROOT/.ci/lib.sh"
 "$ROOT/.ci/deps.sh" build lint
 build tsan >&2
-export TSAN_OPTIONS=exitcode=66:second_deadlock_stack=1:suppressions=$ROOT/.ci/tsan.supp
+export TSAN_OPTIONS=exitcode=66:second_deadlock_stack=1
 # The sweep on real files is the same code a thousand times over, and too slow here.
 run_ctest tsan -R '^(storage|handlers|data|rt|groups|net)/' -E '^storage/sweep_fs$'
 finish

@@ -15,9 +15,16 @@ from . import local, runner, wire
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:abort_on_error=0:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": f"exitcode=66:second_deadlock_stack=1:suppressions={local.ROOT}/.ci/tsan.supp",
+    "TSAN_OPTIONS": "exitcode=66:second_deadlock_stack=1",
 }
 FINDING = re.compile(r"ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|SUMMARY: \w+Sanitizer|runtime error:|assertion failed")
+
+
+def findings(text):
+    """What sanitizers and assertions said in a log, with what follows the first of it."""
+    lines = text.splitlines()
+    at = [i for i, line in enumerate(lines) if FINDING.search(line)]
+    return "\n".join(lines[max(at[0] - 1, 0):at[0] + 60]) if at else ""
 
 
 class Alone:
@@ -98,10 +105,8 @@ class Alone:
         return (self.dir / "log").read_text(errors="replace")
 
     def findings(self):
-        """What sanitizers and assertions said, with what follows the first of it."""
-        lines = self.text().splitlines()
-        at = [i for i, line in enumerate(lines) if FINDING.search(line)]
-        return "\n".join(lines[max(at[0] - 1, 0):at[0] + 60]) if at else ""
+        """What sanitizers and assertions said (see findings above)."""
+        return findings(self.text())
 
 
 def run(names, **options):

@@ -234,7 +234,7 @@ static void deliver_all(struct ks_entry *head)
             /* A recovery changes the epoch; nobody waits for the others. */
             appended = appended || (head->kind != KS_E_CLOSE && head->kind != KS_E_SYNCED);
             if (!deliver(head)) {
-                ks_entry_free(head);
+                ks_entry_spare(head);
             }
             head = next;
         }

@@ -181,7 +181,7 @@ void ks_log_append(struct ks_log *log, const struct ks_append_args *args)
                c.verdict.blind ? -1 : log->st.start);
         return;
     }
-    struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
+    struct ks_entry *entry = ks_entry_append(log);
     if (!entry) {
         answer(args, KS_K_STORAGE_ERROR, NULL, -1);
         return;

@@ -6,35 +6,6 @@
 #include "base/kc_mem.h"
 #include "rt/rt_thread.h"
 
-struct ks_entry *ks_entry_new(struct ks_log *log, enum ks_entry_kind kind)
-{
-    /* Letting go and recovering must not fail for want of a few bytes; clients' appends may. */
-    struct ks_entry *entry =
-        kind == KS_E_APPEND ? kc_try_zalloc(1, sizeof(*entry)) : kc_zalloc(sizeof(*entry));
-    if (entry) {
-        entry->log = ks_log_ref(log);
-        entry->kind = kind;
-        entry->epoch =
-            kind == KS_E_SYNCED ? -1 : log->epoch; /* of no epoch, and not by its owner */
-        entry->duplicate_base = -1;
-    }
-    return entry;
-}
-
-void ks_entry_free(struct ks_entry *entry)
-{
-    kc_buf_unref(entry->data.buf);
-    ks_file_unref(entry->file);
-    kc_free(entry->record);
-    kc_free(entry->trim);
-    if (entry->takeover) {
-        ks_takeover_fini(entry->takeover);
-        kc_free(entry->takeover);
-    }
-    ks_log_unref(entry->log);
-    kc_free(entry);
-}
-
 void ks_commit_init(struct ks_engine *e)
 {
     pthread_mutex_init(&e->q_lock, NULL);

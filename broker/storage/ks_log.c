@@ -137,6 +137,10 @@ int64_t ks_shard_part(const struct ks_engine *e, int64_t bytes)
 void ks_shard_unref(struct ks_shard *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) == 1) {
+        for (struct ks_entry *entry; (entry = s->spare);) {
+            s->spare = entry->next;
+            kc_free(entry);
+        }
         kc_free(s);
     }
 }

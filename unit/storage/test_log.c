@@ -138,13 +138,39 @@ static void a_turn_of_the_loop_is_one_commit(void)
     one_close(log);
 }
 
+/* What an append needs besides its bytes comes back with its answer, and serves the next one. */
+static void an_append_takes_the_entry_of_the_one_before(void)
+{
+    struct ks_log *log = one_open();
+    enum { N = 300 };
+    static struct st_append a[N];
+    st_put(&one_b, log, 1);
+    KT_EQ(log->shard->n_spare, 1);
+    const struct ks_entry *spare = log->shard->spare;
+    struct st_append one;
+    st_append_start(log, st_make(&(struct st_batch){.count = 2}), KS_FROM_CLIENT, &one);
+    KT_TRUE(log->pend_head == spare);
+    KT_EQ(log->shard->n_spare, 0);
+    st_until(&one_b, &one.done);
+    for (int i = 0; i < N; i++) {
+        st_append_start(log, st_make(&(struct st_batch){.count = 1}), KS_FROM_CLIENT, &a[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        st_until(&one_b, &a[i].done);
+        KT_EQ(a[i].r.base_offset, 3 + i);
+    }
+    KT_TRUE(log->shard->n_spare <= 256); /* not without bound */
+    KT_EQ(st_count(&one_b, log), 3 + N);
+    one_close(log);
+}
+
 /* A thread is woken for what waits for the volume, not for what goes into memory. */
 static void only_what_waits_for_the_volume_gets_a_helper(void)
 {
     struct ks_log *log = one_open();
     struct ks_engine *e = log->e;
     st_put(&one_b, log, 1); /* and nothing is under way from here on */
-    struct ks_entry *entry = ks_entry_new(log, KS_E_APPEND);
+    struct ks_entry *entry = ks_entry_append(log);
     struct ks_task now = {.log = log}, later = {.log = log, .later = true};
     int64_t segment_bytes = log->c_segment_bytes;
     entry->data.len = 64 * 1024;
@@ -256,6 +282,7 @@ static void the_memory_of_an_idle_log_is_small(void)
 KT_MAIN("log", KT(acked_batches_are_read_back), KT(reads_stop_before_the_limit),
         KT(offsets_out_of_range_are_refused), KT(small_segments_roll_and_survive_a_restart),
         KT(many_appends_share_a_commit), KT(a_turn_of_the_loop_is_one_commit),
+        KT(an_append_takes_the_entry_of_the_one_before),
         KT(only_what_waits_for_the_volume_gets_a_helper),
         KT(a_volume_that_is_slow_now_and_then_is_slow),
         KT(a_large_batch_of_one_holder_is_not_copied), KT(timestamps_find_the_record),

@@ -8,10 +8,7 @@
 #include "base/kc_mem.h"
 #include "storage/ks_scan.h"
 
-enum {
-    LARGE = 32 * 1024, /* from here on a range of a file costs less than bytes in memory */
-    AHEAD = 4 * 1024 * 1024 /* of a file, asked for beyond what a reader that goes on reads */
-};
+enum { AHEAD = 4 * 1024 * 1024 /* of a file, asked for beyond what a reader that goes on reads */ };
 
 struct ks_read_req *ks_read_new(struct ks_log *log, struct ks_seg *seg, struct ks_mark from)
 {
@@ -302,21 +299,16 @@ static bool read_again(struct ks_read_req *r)
     return true;
 }
 
-/* From a file in the page cache or from memory, at once. */
+/* From memory or from a file in the page cache, at once. Bytes that were written lately are in the
+ * processor's cache, too: copying them costs less than handing over pages, at any size (ADR 21). */
 static bool read_now(struct ks_log *log, const struct ks_seg *seg, const struct ks_read_args *args,
                      struct ks_read_result *ret)
 {
-    bool direct = seg && args->ranges;
-    bool large = direct && args->max_bytes >= LARGE && seg->len >= LARGE &&
-                 seg->len - ks_read_nearest(log, seg, args->offset).pos >= LARGE;
-    if (large && ks_direct_read(log, seg, args, ret)) {
-        return true;
-    }
     if (ks_cache_read(log, args, ret)) {
         atomic_fetch_add_explicit(&log->e->m_hits, 1, memory_order_relaxed);
         return true;
     }
-    return direct && !large && ks_direct_read(log, seg, args, ret);
+    return seg && args->ranges && ks_direct_read(log, seg, args, ret);
 }
 
 bool ks_log_read(struct ks_log *log, const struct ks_read_args *args, ks_read_done done, void *ctx)

@@ -202,7 +202,7 @@ static int dial(void)
 static void ask(int fd, const struct part *parts, uint32_t n)
 {
     uint32_t len = htonl((uint32_t)(n * sizeof(*parts)));
-    KT_TRUE(kt_send(fd, &len, 4) && kt_send(fd, parts, n * sizeof(*parts)));
+    (void)(kt_send(fd, &len, 4) && kt_send(fd, parts, n * sizeof(*parts))); /* it may be closed */
 }
 
 static bool arrives(int fd, const struct part *parts, uint32_t n)
@@ -256,7 +256,7 @@ static void what_goes_cold_under_way_is_loaded(void)
     int fd = dial();
     struct kc_rng rng;
     kc_rng_seed(&rng, kt_seed());
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < 12; round++) {
         struct part parts[8];
         uint32_t n = 1 + (uint32_t)kc_rng_below(&rng, 8);
         for (uint32_t i = 0; i < n; i++) {
@@ -264,8 +264,12 @@ static void what_goes_cold_under_way_is_loaded(void)
             parts[i].pos = (uint32_t)kc_rng_below(&rng, FILE_LEN - len);
             parts[i].len = kc_rng_below(&rng, 2) ? len | RANGE : len;
         }
-        ask(fd, parts, n);
-        KT_REQUIRE(arrives(fd, parts, n));
+        for (int i = 0; i < 8; i++) { /* more than the sockets hold */
+            ask(fd, parts, n);
+        }
+        for (int i = 0; i < 8; i++) {
+            KT_REQUIRE(arrives(fd, parts, n));
+        }
     }
     KT_TRUE(atomic_load(&fx.loads) > 0);
     close(fd);

@@ -62,8 +62,9 @@ class Bench:
             yield ours, theirs
 
     def produced(self, s, parts, *args, unsynced=False):
-        """One run on a topic of its own."""
+        """One run on a topic of its own, whose partitions have had a record each: Kafka's followers have found their leaders by then."""
         t = s.topic(parts, unsynced=unsynced)
+        s.load("produce", "--topic", t, *args[:2], "--batch", 1, "--rec", 100, "--bytes", parts * 250)
         machine.settle()
         d = s.load("produce", "--topic", t, *args)
         s.drop(t)

@@ -16,7 +16,6 @@ struct list {
     struct kb_req *req;
     int32_t loop; /* under way */
     bool loading;
-    bool dropped;
     int32_t room;
     struct kw_list_groups_response resp;
 };
@@ -50,19 +49,29 @@ static listed *add(struct list *l)
     return &l->resp.groups[l->resp.n_groups];
 }
 
+/* The groups of one loop. A request that finds no memory is given up by its own loop, maybe at once: it is
+ * not looked at any more, nor is the list, which is the request's. */
+struct part {
+    struct list *l;
+    bool dropped;
+};
+
 static void collect(void *ctx, const struct kg_group *g)
 {
-    struct list *l = ctx;
+    struct part *part = ctx;
+    if (part->dropped) {
+        return;
+    }
+    struct list *l = part->l;
     const struct kw_list_groups_request *body = l->req->body;
-    if (l->dropped ||
-        !passes(body->states_filter, body->n_states_filter, kg_state_name(g->state)) ||
+    if (!passes(body->states_filter, body->n_states_filter, kg_state_name(g->state)) ||
         !passes(body->types_filter, body->n_types_filter, "classic")) {
         return;
     }
     listed *out = add(l);
     if (!out || !kb_copy_str(l->req, g->id, &out->group_id) ||
         !kb_copy_str(l->req, kb_or_empty(g->protocol_type), &out->protocol_type)) {
-        l->dropped = true;
+        part->dropped = true;
         return;
     }
     out->group_state = kc_str_of(kg_state_name(g->state));
@@ -79,10 +88,12 @@ static void run(struct kb_req *req)
             kb_run_on(req, kd_loop(data, l->loop), run);
             return;
         }
-        l->loading |= !kg_shard_list(kg_shard_here(req->app->groups), collect, l);
-        if (l->dropped) {
+        struct part part = {.l = l};
+        bool loaded = kg_shard_list(kg_shard_here(req->app->groups), collect, &part);
+        if (part.dropped) {
             return;
         }
+        l->loading |= !loaded;
     }
     l->resp.error_code = l->loading ? KAFKA_COORDINATOR_LOAD_IN_PROGRESS : 0;
     kb_reply(req, &l->resp);

@@ -21,6 +21,10 @@ struct kl_plan *kl_plan_new(int32_t self)
     kc_list_init(&p->ready_first);
     kc_list_init(&p->ready);
     kc_list_init(&p->pending);
+    kc_list_init(&p->released);
+    for (int i = 0; i < KL_WAITS; i++) {
+        kc_list_init(&p->waits[i]);
+    }
     kc_list_init(&p->changed);
     return p;
 }
@@ -64,6 +68,7 @@ static struct kl_item *find_or_add(struct kl_plan *p, const struct kc_uuid *topi
     it->state_ms = now_ms;
     kc_list_init(&it->ready_link);
     kc_list_init(&it->pending_link);
+    kc_list_init(&it->wait_link);
     kc_list_init(&it->changed_link);
     char key[KEY];
     make_key(key, topic_id, partition);
@@ -104,15 +109,27 @@ void kl_item_changed(struct kl_plan *p, struct kl_item *it)
     kc_list_add_tail(&p->changed, &it->changed_link);
 }
 
+static bool is_pending(enum kl_item_state s)
+{
+    return s == KL_WAITING || s == KL_OPENING || s == KL_PREPARING || s == KL_CLAIMING ||
+           s == KL_INSTALLING;
+}
+
 void kl_item_set_state(struct kl_plan *p, struct kl_item *it, enum kl_item_state s, int64_t now_ms)
 {
-    p->n_states[it->state]--;
+    enum kl_item_state was = it->state;
+    p->n_states[was]--;
     p->n_states[s]++;
     it->state = s;
     it->state_ms = now_ms;
-    kc_list_del(&it->pending_link);
-    if (s == KL_WAITING || s == KL_OPENING || s == KL_PREPARING || s == KL_CLAIMING ||
-        s == KL_INSTALLING) {
+    kc_list_del(&it->wait_link);
+    if (s == KL_RELEASED) {
+        kc_list_del(&it->pending_link);
+        kc_list_add_tail(&p->released, &it->pending_link);
+    } else if (!is_pending(s)) {
+        kc_list_del(&it->pending_link);
+    } else if (!is_pending(was)) { /* else it keeps its place */
+        kc_list_del(&it->pending_link);
         kc_list_add_tail(&p->pending, &it->pending_link);
     }
 }
@@ -347,7 +364,8 @@ void kl_plan_set_mode(struct kl_plan *p, enum kl_mode mode, int64_t now_ms)
 
 /* ---- questions ---- */
 
-bool kl_plan_serving(const struct kl_plan *p, int64_t now_ms)
+/* The oldest come first: what is not late yet, and all behind it, changes nothing (R45). */
+bool kl_plan_serving(struct kl_plan *p, int64_t now_ms)
 {
     struct kp_serving_facts f = {.image_lists_self = p->boot_frozen,
                                  .latched = p->latched,
@@ -356,9 +374,13 @@ bool kl_plan_serving(const struct kl_plan *p, int64_t now_ms)
     KC_LIST_EACH(at, next, &p->pending)
     {
         const struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, pending_link);
-        if (!it->permanent && it->assigned == p->self && kl_item_wanted(p, it) &&
-            (f.unopened_ms < 0 || it->wanted_ms < f.unopened_ms)) {
+        p->visits++;
+        if (now_ms - it->wanted_ms <= KL_LATE_MS) {
+            break;
+        }
+        if (!it->permanent && it->assigned == p->self && kl_item_wanted(p, it)) {
             f.unopened_ms = it->wanted_ms;
+            break;
         }
     }
     return kp_serving_terms(&f, now_ms) == 0;

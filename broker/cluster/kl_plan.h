@@ -23,7 +23,9 @@ enum {
     KL_RETRY_MAX_MS = 5000,
     KL_BLOCKED_RETRY_MS = 250,
     KL_PERMANENT_RETRY_MS = 30000, /* a repaired volume needs no restart */
-    KL_FORGET_MS = 60000 /* an idle partition of a topic that is gone */
+    KL_FORGET_MS = 60000, /* an idle partition of a topic that is gone */
+    KL_WAITS =
+        9 /* how long a failed attempt waits: 100 ms, doubled up to 5 s; blocked; permanent */
 };
 
 enum kl_item_state {
@@ -67,7 +69,7 @@ struct kl_item {
     int32_t epoch; /* while open */
     bool stopped; /* open, but the log gave up: close and open again */
     uint64_t changed; /* sequence of the last change worth a report */
-    struct kc_list ready_link, pending_link, changed_link;
+    struct kc_list ready_link, pending_link, changed_link, wait_link;
     void *exec;
 };
 
@@ -106,7 +108,12 @@ struct kl_plan {
     int32_t n_blocked, n_permanent;
     struct kc_map items;
     struct kc_list ready_first, ready; /* to be looked at; internal partitions first */
-    struct kc_list pending; /* neither settled nor idle */
+    struct kc_list pending; /* neither settled nor idle; by wanted_ms, oldest first */
+    struct kc_list released; /* KL_RELEASED, by state_ms; by pending_link */
+    /* Failed and not yet due again, a list for each length of the wait: each is in the order of
+     * retry_ms, so a tick looks at what is due and at one more. */
+    struct kc_list waits[KL_WAITS];
+    int64_t visits; /* items looked at by ticks and kl_plan_serving, for tests */
     struct kc_list changed; /* by sequence, oldest first */
 };
 
@@ -152,7 +159,7 @@ bool kl_plan_next(struct kl_plan *p, int64_t now_ms, struct kl_action *ret);
 
 /* ---- questions ---- */
 
-bool kl_plan_serving(const struct kl_plan *p, int64_t now_ms); /* R38, R45 */
+bool kl_plan_serving(struct kl_plan *p, int64_t now_ms); /* R38, R45 */
 /* Items that hold something: an open log, a handle, a release under way. */
 int32_t kl_plan_active(const struct kl_plan *p);
 int32_t kl_plan_led(const struct kl_plan *p); /* open or being released */

@@ -102,14 +102,17 @@ static void failed(struct kl_plan *p, struct kl_item *it, int rc, int64_t now_ms
     set_permanent(p, it, is_permanent(rc));
     it->fail_rc = rc;
     int64_t wait = KL_RETRY_MIN_MS;
-    for (int32_t i = 0; i < it->attempts && wait < KL_RETRY_MAX_MS; i++) {
+    int32_t kind = 0;
+    for (; kind < it->attempts && wait < KL_RETRY_MAX_MS; kind++) {
         wait *= 2;
     }
+    kind = it->permanent ? KL_WAITS - 1 : it->blocked ? KL_WAITS - 2 : kind;
     it->attempts++;
     it->retry_ms = now_ms + (it->permanent ? (int64_t)KL_PERMANENT_RETRY_MS
                              : it->blocked ? (int64_t)KL_BLOCKED_RETRY_MS
                                            : KC_MIN(wait, (int64_t)KL_RETRY_MAX_MS));
     kl_item_set_state(p, it, KL_WAITING, now_ms);
+    kc_list_add_tail(&p->waits[kind], &it->wait_link);
     if (it->blocked != was_blocked || it->permanent != was_permanent || it->attempts == 3) {
         kl_item_changed(p, it);
     }
@@ -367,33 +370,39 @@ void kl_plan_epoch(struct kl_plan *p, const struct kc_uuid *topic_id, int32_t pa
 
 /* ---- time ---- */
 
+/* A released source is looked at until its move ends; a failed attempt once, when it is due: what
+ * else may change then makes it ready by itself. */
 void kl_plan_tick(struct kl_plan *p, int64_t now_ms)
 {
-    KC_LIST_EACH(at, next, &p->pending)
-    {
-        struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, pending_link);
-        if (it->state == KL_WAITING && it->retry_ms <= now_ms) {
+    for (int i = 0; i < KL_WAITS; i++) {
+        KC_LIST_EACH(at, next, &p->waits[i])
+        {
+            struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, wait_link);
+            p->visits++;
+            if (it->retry_ms > now_ms) {
+                break;
+            }
+            kc_list_del(&it->wait_link);
             kl_item_ready(p, it);
         }
     }
-    if (p->n_states[KL_RELEASED]) {
-        struct kc_map_iter iter = {0};
-        for (struct kc_map_entry *e; (e = kc_map_next(&p->items, &iter));) {
-            struct kl_item *it = e->value;
-            if (it->state == KL_RELEASED && now_ms - it->state_ms > KL_RESUME_MS) {
-                kl_item_ready(p, it);
-            }
+    KC_LIST_EACH(at, next, &p->released)
+    {
+        struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, pending_link);
+        p->visits++;
+        if (now_ms - it->state_ms <= KL_RESUME_MS) {
+            break;
         }
+        kl_item_ready(p, it);
     }
 }
 
 int64_t kl_plan_next_ms(const struct kl_plan *p, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
-    KC_LIST_EACH(at, after, &p->pending)
-    {
-        const struct kl_item *it = KC_LIST_ENTRY(at, struct kl_item, pending_link);
-        if (it->state == KL_WAITING && p->entitled) {
+    for (int i = 0; i < KL_WAITS && p->entitled; i++) {
+        if (!kc_list_empty(&p->waits[i])) {
+            const struct kl_item *it = KC_LIST_ENTRY(p->waits[i].next, struct kl_item, wait_link);
             next = KC_MIN(next, KC_MAX(it->retry_ms, now_ms));
         }
     }

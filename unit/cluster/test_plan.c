@@ -509,6 +509,68 @@ static void a_log_that_stopped_is_opened_again(void)
     done();
 }
 
+/* Counted, not timed: a turn looks at what is due, however much is pending. */
+static void a_turn_costs_what_is_due(void)
+{
+    enum { N = CLF_TOPICS_MAX * CLF_PARTS_MAX, TURNS = 100 };
+    setup(1);
+    for (int i = 0; i < CLF_TOPICS_MAX; i++) {
+        struct clf_topic *t = clf_topic(&c, (char[]){(char)('a' + i), 0}, CLF_PARTS_MAX);
+        for (int n = 0; n < CLF_PARTS_MAX; n++) {
+            t->parts[n].assigned = 0;
+        }
+    }
+    publish(true);
+    for (int round = 0; round < 3; round++) { /* under way; failed once; twice */
+        struct kl_item *items[N];
+        int64_t before = plan->visits;
+        for (int i = 0; i < N; i++) {
+            items[i] = expect(KL_DO_OPEN).item;
+        }
+        KT_TRUE(plan->visits - before <= 2 * N); /* each once, and a next one a turn */
+        before = plan->visits;
+        for (int i = 0; i < TURNS; i++) {
+            expect_nothing();
+            KT_FALSE(kl_plan_serving(plan, now));
+        }
+        KT_TRUE(plan->visits - before <= 2 * TURNS);
+        for (int i = 0; i < N; i++) {
+            kl_plan_opened(plan, items[i], -5, -1, -1, NULL, now);
+        }
+        before = plan->visits;
+        for (int i = 0; i < TURNS; i++) {
+            expect_nothing();
+            KT_FALSE(kl_plan_serving(plan, now));
+        }
+        KT_TRUE(plan->visits - before <= 2 * TURNS);
+        now = kl_plan_next_ms(plan, now);
+    }
+    KT_EQ(open_all(), N);
+    KT_TRUE(kl_plan_serving(plan, now));
+    done();
+}
+
+/* R45: how late a partition is counts from when it was wanted, however often it failed since. */
+static void R45_a_failed_partition_stays_the_oldest(void)
+{
+    setup(1);
+    struct clf_topic *t = clf_topic(&c, "t", 2);
+    publish(true);
+    t->parts[0].assigned = 0;
+    publish(true);
+    struct kl_action a = expect(KL_DO_OPEN);
+    now += KL_LATE_MS / 2;
+    t->parts[1].assigned = 0;
+    publish(true);
+    expect(KL_DO_OPEN);
+    kl_plan_opened(plan, a.item, -5, -1, -1, NULL, now);
+    now += KL_LATE_MS / 2;
+    KT_TRUE(kl_plan_serving(plan, now));
+    now += 1;
+    KT_FALSE(kl_plan_serving(plan, now));
+    done();
+}
+
 KT_MAIN("kl_plan", KT(nothing_is_claimed_before_the_image_names_us),
         KT(R38_R58_serving_needs_the_boot_set),
         KT(R38_the_boot_set_counts_prepares_and_forgets_what_left), KT(R45_readiness_latches),
@@ -522,4 +584,5 @@ KT_MAIN("kl_plan", KT(nothing_is_claimed_before_the_image_names_us),
         KT(a_drop_closes_without_a_seal_and_starts_again),
         KT(draining_opens_nothing_and_leaving_seals_all), KT(R26_a_draining_source_releases),
         KT(a_tombstone_closes_and_an_absent_topic_is_sealed),
-        KT(internal_partitions_are_opened_first), KT(a_log_that_stopped_is_opened_again))
+        KT(internal_partitions_are_opened_first), KT(a_log_that_stopped_is_opened_again),
+        KT(a_turn_costs_what_is_due), KT(R45_a_failed_partition_stays_the_oldest))

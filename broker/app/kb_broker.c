@@ -325,6 +325,7 @@ static int open_net(struct kb_broker *b, struct kc_err *err)
         .listeners = opts,
         .n_listeners = c->n_listeners,
         .limits = {.max_frame_bytes = (int32_t)kb_start_i64(app, "socket.request.max.bytes"),
+                   .send_buffer_bytes = (int32_t)kb_start_i64(app, "socket.send.buffer.bytes"),
                    .max_connections = app->connection_cap, /* until the first image */
                    .max_connections_per_ip = app->connection_cap,
                    .idle_ms = kb_start_i64(app, "connections.max.idle.ms"),

@@ -31,6 +31,7 @@ struct kn_listener_opts {
 
 struct kn_limits {
     int32_t max_frame_bytes; /* socket.request.max.bytes */
+    int32_t send_buffer_bytes; /* socket.send.buffer.bytes; <= 0: the system decides */
     int32_t max_connections; /* max.connections, at first (kn_limit_connections) */
     int32_t max_connections_per_ip; /* max.connections.per.ip, likewise */
     int64_t idle_ms; /* connections.max.idle.ms */

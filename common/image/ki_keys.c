@@ -36,7 +36,7 @@ bool ki_key_at_start(const char *name)
         "group.min.session.timeout.ms", "max.incremental.fetch.session.cache.slots",
         "offset.metadata.max.bytes",    "offsets.retention.check.interval.ms",
         "offsets.retention.minutes",    "queued.max.request.bytes",
-        "socket.request.max.bytes"};
+        "socket.request.max.bytes",     "socket.send.buffer.bytes"};
     for (size_t i = 0; i < KC_ARRAY_LEN(keys); i++) {
         if (strcmp(keys[i], name) == 0) {
             return true;

@@ -30,7 +30,7 @@ static void what_is_read_at_the_start_is_what_kafka_reads_then(void)
     for (size_t i = 0; i < n; i++) {
         at_start += keys[i].scope == KI_BROKER_KEY && ki_key_at_start(keys[i].name);
     }
-    KT_EQ(at_start, 11);
+    KT_EQ(at_start, 12);
     KT_TRUE(ki_key_at_start("group.max.size") && ki_key_at_start("connections.max.idle.ms"));
     KT_FALSE(ki_key_at_start("max.connections") || ki_key_at_start("max.connections.per.ip"));
 }

@@ -13,7 +13,7 @@
 #include "base/kc_clock.h"
 #include "base/kc_mem.h"
 #include "kt_net.h"
-#include "net/kn_net.h"
+#include "net/kn_internal.h"
 
 enum { MAX_FRAME = 1 << 20, WAIT_MS = 20000 };
 
@@ -32,6 +32,7 @@ static struct {
     struct kn_server *server;
     struct held held[64];
     int n_held;
+    int send_buffer; /* of the last "b" */
     sem_t reached, pass; /* of 'w' */
 } fx;
 
@@ -90,6 +91,12 @@ static void on_frame(void *ctx, struct kn_conn *c, struct kn_place place, struct
         release_slowly();
         kn_skip(c, place);
         break;
+    case 'b': {
+        socklen_t len = sizeof(fx.send_buffer);
+        getsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &fx.send_buffer, &len);
+        echo(c, place, f);
+        return;
+    }
     case 'q':
         kn_close(c, "asked to");
         break;
@@ -520,6 +527,26 @@ static void a_spent_budget_slows_and_does_not_stop(void)
     down(1);
 }
 
+/* The kernel counts its own overhead, too, and so doubles what it is told. */
+static void a_send_buffer_is_as_large_as_configured(void)
+{
+    const int32_t asked[] = {20000, -1};
+    int got[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        struct kn_limits l = limits();
+        l.send_buffer_bytes = asked[i];
+        up(&l, 1);
+        int fd = dial();
+        put_frame(fd, "b");
+        KT_STR(get_frame(fd), "b");
+        got[i] = fx.send_buffer;
+        close(fd);
+        down(1);
+    }
+    KT_EQ(got[0], 40000);
+    KT_TRUE(got[1] > 0 && got[1] != 40000);
+}
+
 static void a_port_in_use_is_an_error_that_names_the_listener(void)
 {
     struct kn_limits l = limits();
@@ -542,5 +569,5 @@ KT_MAIN("conn", KT(garbage_closes_only_its_connection),
         KT(half_open_connections_cost_only_themselves), KT(a_frame_that_stays_unfinished_is_closed),
         KT(idle_connections_are_closed), KT(connections_past_the_caps_are_refused),
         KT(other_caps_are_in_force_with_the_next_connection),
-        KT(a_spent_budget_slows_and_does_not_stop),
+        KT(a_spent_budget_slows_and_does_not_stop), KT(a_send_buffer_is_as_large_as_configured),
         KT(a_port_in_use_is_an_error_that_names_the_listener))

@@ -275,6 +275,7 @@ static int64_t inflight(void)
 static void a_claim_costs_nothing(void)
 {
     struct kn_limits l = limits();
+    l.budget_bytes = 1 << 30; /* what is claimed would fit */
     up(&l);
     int fd = dial();
     KT_TRUE(kt_send(fd,
@@ -291,6 +292,7 @@ static void room_follows_what_was_received(void)
 {
     enum { LEN = 3000000, PIECE = 10000 };
     struct kn_limits l = limits();
+    l.budget_bytes = 1 << 30; /* what is claimed would fit */
     uint8_t *data = calloc(1, LEN + 4);
     memcpy(data,
            "\x06\x40\x00\x00"
